@@ -3,7 +3,11 @@
 // that keeps them in memory for the door.
 package jobs
 
-import "github.com/google/uuid"
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
 
 // Identity is one name that a vendor gives to a tenant or an application, under the vendor's own word
 // for it: {team_id T1}, {grant_id …}, {api_app_id A1}.
@@ -26,3 +30,37 @@ type Verifier struct {
 	Kind VerifierKind `json:"kind"`
 	ID   uuid.UUID    `json:"id"`
 }
+
+// Source is one application at a vendor, as the Directory holds it. It is shared between requests and
+// is never written to: a change makes a new one.
+type Source struct {
+	ID       uuid.UUID
+	Provider string
+	Name     string
+	// Pins names the application itself, sorted by name; often empty.
+	Pins    []Identity
+	Keyring Keyring
+
+	created time.Time
+}
+
+// Job is one reason to be called, as the Directory holds it. It is shared between requests and is never
+// written to: a change makes a new one.
+type Job struct {
+	ID           uuid.UUID
+	Organization uuid.UUID
+	Provider     string
+	// SourceID is the source whose secrets verify this job's calls; zero: the job holds its own.
+	SourceID uuid.UUID
+	// Pins names the tenant, sorted by name: exactly one identity under a source, any number otherwise.
+	Pins []Identity
+	// Fallback reports whether the job takes what names no tenant at all on its source's URL.
+	Fallback bool
+	// Closed reports that the job takes nothing any more. Its calls are still verified.
+	Closed bool
+	// Keyring holds the job's own secrets. Under a source it is empty and verifies nothing.
+	Keyring Keyring
+}
+
+// OwnSecrets reports whether the job holds its own secrets and belongs to no source.
+func (j *Job) OwnSecrets() bool { return j.SourceID == uuid.Nil }

@@ -1,0 +1,147 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	pollEvery = 400 * time.Millisecond
+	// Reads start a little further apart than a twentieth of a second, so that PostgreSQL never sees more
+	// than 20 begin within one.
+	readSpacing = time.Second / 19
+	// waitAtMost bounds a Refresh: the vendor waits meanwhile.
+	waitAtMost = 2 * time.Second
+)
+
+// errNotRefreshed is what Refresh answers when nothing newer could be read.
+var errNotRefreshed = errors.New("sources and jobs could not be read anew")
+
+// freshness is what waiters and the one goroutine that reads tell each other.
+type freshness struct {
+	wanted chan struct{} // holds one token while somebody waits
+	since  time.Time     // when the directory was made
+
+	mu        sync.Mutex
+	succeeded time.Time     // when the newest read that succeeded began
+	failed    time.Time     // when the newest read that failed began
+	stopped   bool          // nobody reads any more
+	done      chan struct{} // closed, and replaced, at the end of every read
+}
+
+func (f *freshness) everSucceeded() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.succeeded.IsZero()
+}
+
+// age is how old what the directory knows may be.
+func (f *freshness) age() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.succeeded.IsZero() {
+		return time.Since(f.since)
+	}
+	return time.Since(f.succeeded)
+}
+
+func (f *freshness) end(began time.Time, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ok {
+		f.succeeded = began
+	} else {
+		f.failed = began
+	}
+	close(f.done)
+	f.done = make(chan struct{})
+}
+
+func (f *freshness) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopped = true
+	close(f.done)
+	f.done = make(chan struct{})
+}
+
+// Run reads the tables until ctx ends: everything at first, then what changed, again and again. It is
+// called once; when it has returned, look-ups go on answering what was read last and Refresh fails.
+func (d *Directory) Run(ctx context.Context) {
+	defer d.fresh.stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var began time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-d.fresh.wanted:
+		}
+		timer.Reset(time.Until(began.Add(readSpacing)))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		// Whoever asked until here is served by the read that begins now.
+		select {
+		case <-d.fresh.wanted:
+		default:
+		}
+		began = time.Now()
+		err := d.read(ctx, began)
+		if ctx.Err() != nil {
+			return
+		}
+		d.report(err)
+		d.fresh.end(began, err == nil)
+		timer.Reset(time.Until(began.Add(pollEvery)))
+	}
+}
+
+// report counts a read, and logs when they begin to fail and when they succeed again.
+func (d *Directory) report(err error) {
+	d.metrics.read(err == nil)
+	switch {
+	case err != nil && !d.reader.failing:
+		d.log.Warn("directory cannot be refreshed", slog.Any("err", err))
+	case err == nil && d.reader.failing:
+		d.log.Info("directory refreshed again")
+	}
+	d.reader.failing = err != nil
+}
+
+// Refresh returns nil once a read that began after since has succeeded, so that what was committed before
+// since is known. Everybody who waits shares the reads, of which fewer than 20 begin in a second, Run's own
+// included. It fails when that read does, when PostgreSQL does not answer within two seconds, when ctx
+// ends first, and when Run has returned.
+func (d *Directory) Refresh(ctx context.Context, since time.Time) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, waitAtMost, errNotRefreshed)
+	defer cancel()
+	for {
+		d.fresh.mu.Lock()
+		succeeded, failed := d.fresh.succeeded.After(since), d.fresh.failed.After(since)
+		stopped, done := d.fresh.stopped, d.fresh.done
+		d.fresh.mu.Unlock()
+		switch {
+		case succeeded:
+			return nil
+		case failed, stopped:
+			return errNotRefreshed
+		}
+		select {
+		case d.fresh.wanted <- struct{}{}:
+		default:
+		}
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

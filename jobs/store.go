@@ -1,0 +1,207 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// The ways in which the Store refuses, each wrapped with a text that says what to do.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrExists   = errors.New("exists already")
+	ErrInvalid  = errors.New("invalid")
+)
+
+const (
+	// MaxRotation is how long a rotation may be declared open: while it is, forgeries are answered like
+	// calls that come too early.
+	MaxRotation = time.Hour
+
+	maxIdentityBytes = 200
+	maxPins          = 16
+)
+
+var (
+	nameForm     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+	providerForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+)
+
+// ValidName reports whether a source can have this name: 1 to 100 letters, digits, dots, underscores
+// and hyphens, the first a letter or digit.
+func ValidName(name string) bool { return nameForm.MatchString(name) }
+
+// Store writes sources and jobs, and reads them for people. The door reads the Directory instead.
+// It is safe for concurrent use, by several processes too.
+type Store struct {
+	pool *pgxpool.Pool
+	keys *Keys
+}
+
+// NewStore returns a Store that seals with keys. With nil keys it lists, closes and removes, and refuses
+// to take a secret.
+func NewStore(pool *pgxpool.Pool, keys *Keys) *Store { return &Store{pool: pool, keys: keys} }
+
+// seal returns what a new row's secrets column holds: the secret sealed for it, or nothing when none is given.
+func (s *Store) seal(table string, row uuid.UUID, secret Secret) ([][]byte, error) {
+	if secret.IsZero() {
+		return [][]byte{}, nil
+	}
+	if s.keys == nil {
+		return nil, fmt.Errorf("%w: a secret cannot be sealed without %s; %s", ErrInvalid, keysSetting, makeKey)
+	}
+	return [][]byte{s.keys.seal(table, row, secret)}, nil
+}
+
+// holderTable says how the statements that both tables share reach one of them.
+type holderTable struct {
+	name string
+	live string // which of its rows hold secrets of their own
+}
+
+func tableOf(kind VerifierKind) holderTable {
+	if kind == BySource {
+		return holderTable{sourcesTable, "removed_at IS NULL"}
+	}
+	return holderTable{jobsTable, "source_id IS NULL"}
+}
+
+// SetSecret makes the secret the current one of a source, or of a job that has secrets of its own, and
+// ends a rotation that was declared open. The secrets before it stay live unless dropPrevious. The error
+// wraps ErrNotFound, or ErrInvalid when MaxSecrets are live already or the job belongs to a source.
+func (s *Store) SetSecret(ctx context.Context, of Verifier, secret Secret, dropPrevious bool) error {
+	if secret.IsZero() {
+		return fmt.Errorf("%w: no secret given", ErrInvalid)
+	}
+	t := tableOf(of.Kind)
+	sealed, err := s.seal(t.name, of.ID, secret)
+	if err != nil {
+		return err
+	}
+	// One statement, so that of two secrets that are set at once neither is lost.
+	done, err := s.pool.Exec(ctx, `UPDATE `+t.name+`
+		SET secrets = CASE WHEN $3 THEN $2 ELSE $2 || secrets END, rotating_until = NULL
+		WHERE id = $1 AND `+t.live+` AND ($3 OR cardinality(secrets) < $4)`, of.ID, sealed, dropPrevious, MaxSecrets)
+	if err != nil {
+		return fmt.Errorf("set the secret of %s %s: %w", of.Kind, of.ID, err)
+	}
+	if done.RowsAffected() == 1 {
+		return nil
+	}
+	if err := s.whyNone(ctx, of); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s %s has %d live secrets, as many as there may be; drop the previous ones first (set-secret --drop-previous)",
+		ErrInvalid, of.Kind, of.ID, MaxSecrets)
+}
+
+// DropPrevious leaves the secret set last as the only live one. Without previous ones it changes nothing.
+func (s *Store) DropPrevious(ctx context.Context, of Verifier) error {
+	t := tableOf(of.Kind)
+	done, err := s.pool.Exec(ctx, `UPDATE `+t.name+` SET secrets = trim_array(secrets, greatest(cardinality(secrets) - 1, 0))
+		WHERE id = $1 AND `+t.live, of.ID)
+	if err != nil {
+		return fmt.Errorf("drop previous secrets of %s %s: %w", of.Kind, of.ID, err)
+	}
+	if done.RowsAffected() == 0 {
+		return s.whyNone(ctx, of)
+	}
+	return nil
+}
+
+// OpenRotation declares that the vendor may sign with a secret that is not set yet: for the duration, at
+// most MaxRotation, or until a secret is set, a mismatch is no proof. It returns when it ends, by the
+// database's clock.
+func (s *Store) OpenRotation(ctx context.Context, of Verifier, d time.Duration) (time.Time, error) {
+	if d <= 0 || d > MaxRotation {
+		return time.Time{}, fmt.Errorf("%w: a rotation is open for more than nothing and at most %s, not %s", ErrInvalid, MaxRotation, d)
+	}
+	t := tableOf(of.Kind)
+	rows, err := s.pool.Query(ctx, `UPDATE `+t.name+` SET rotating_until = clock_timestamp() + $2::interval
+		WHERE id = $1 AND `+t.live+` RETURNING rotating_until`, of.ID, d)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("open a rotation of %s %s: %w", of.Kind, of.ID, err)
+	}
+	until, found, err := first[time.Time](rows)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("open a rotation of %s %s: %w", of.Kind, of.ID, err)
+	}
+	if !found {
+		return time.Time{}, s.whyNone(ctx, of)
+	}
+	return until, nil
+}
+
+// whyNone says why a source or job has no secrets of its own to change; nil when it has.
+func (s *Store) whyNone(ctx context.Context, of Verifier) error {
+	if of.Kind == BySource {
+		_, err := s.sourceByID(ctx, of.ID)
+		return err
+	}
+	job, err := s.Job(ctx, of.ID)
+	if err == nil && job.SourceID != uuid.Nil {
+		return fmt.Errorf("%w: job %s has no secrets of its own, its calls are verified with those of the %s source %q; set them there",
+			ErrInvalid, of.ID, job.Provider, job.Source)
+	}
+	return err
+}
+
+// checkPins says whether identities can be pinned.
+func checkPins(pins []Identity) error {
+	if len(pins) > maxPins {
+		return fmt.Errorf("%w: %d identities are pinned, %d at most are taken", ErrInvalid, len(pins), maxPins)
+	}
+	for i, p := range pins {
+		for _, text := range []string{p.Name, p.Value} {
+			if text == "" || len(text) > maxIdentityBytes || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+				return fmt.Errorf("%w: the identity %.220q has a name and a value of 1 to %d bytes of text each, like team_id=T123",
+					ErrInvalid, p.Name+"="+p.Value, maxIdentityBytes)
+			}
+		}
+		if slices.ContainsFunc(pins[:i], func(q Identity) bool { return q.Name == p.Name }) {
+			return fmt.Errorf("%w: the identity %q is given twice", ErrInvalid, p.Name)
+		}
+	}
+	return nil
+}
+
+func checkProvider(provider string) error {
+	if !providerForm.MatchString(provider) {
+		return fmt.Errorf("%w: %.40q is no provider's name", ErrInvalid, provider)
+	}
+	return nil
+}
+
+// object is a set of identities as the database keeps it.
+func object(pins []Identity) map[string]string {
+	o := make(map[string]string, len(pins))
+	for _, p := range pins {
+		o[p.Name] = p.Value
+	}
+	return o
+}
+
+// pinned is the reverse of object, sorted by name.
+func pinned(o map[string]string) []Identity {
+	pins := make([]Identity, 0, len(o))
+	for name, value := range o {
+		pins = append(pins, Identity{Name: name, Value: value})
+	}
+	slices.SortFunc(pins, func(a, b Identity) int { return strings.Compare(a.Name, b.Name) })
+	return pins
+}
+
+// violates reports whether the error is the database's refusal by that constraint or unique index.
+func violates(err error, constraint string) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.ConstraintName == constraint
+}

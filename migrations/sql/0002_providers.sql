@@ -2,10 +2,10 @@
 
 -- An identity is an object of short strings: {"team_id": "T1"}.
 -- +goose StatementBegin
-CREATE FUNCTION agent.is_identity(identity jsonb, least integer, most integer) RETURNS boolean
+CREATE FUNCTION agent.is_identity(identity jsonb, fewest integer, most integer) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN jsonb_typeof(identity) = 'object'
-  AND (SELECT count(*) BETWEEN least AND most
+  AND (SELECT count(*) BETWEEN fewest AND most
               AND coalesce(bool_and(jsonb_typeof(value) = 'string'
                                     AND octet_length(value #>> '{}') BETWEEN 1 AND 200
                                     AND octet_length(key) BETWEEN 1 AND 200), true)

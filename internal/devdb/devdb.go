@@ -1,0 +1,168 @@
+// Package devdb runs a private PostgreSQL from the installed binaries: for development, with its data
+// kept in a folder, and for tests, one server per test process and one database per test. A server
+// listens on 127.0.0.1 alone, asks for a password that is random per folder, and does not outlive the
+// process that started it, however that ends.
+package devdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// superuser owns every database of a private server.
+const superuser = "gateway"
+
+// ErrInUse says that another living process runs a server on the directory.
+var ErrInUse = errors.New("in use by another process")
+
+// Options says how a server runs.
+type Options struct {
+	// Dir is the folder to keep data, password and log in; it is made if need be. Server.Dir tells
+	// where they really are.
+	Dir string
+	// Port to listen on; 0 chooses a free one, and keeps it when the same Server is started again.
+	Port int
+	// Fsync makes commits survive a loss of power. Without it the server is faster, for tests.
+	Fsync bool
+	// Settings are further settings of PostgreSQL, by their names.
+	Settings map[string]string
+}
+
+// Server is a private PostgreSQL. Its methods are safe for concurrent use.
+type Server struct {
+	opts   Options
+	folder folder
+
+	mu       sync.Mutex
+	lock     *os.File // held while we may run a server on the folder
+	password string
+	port     int
+	proc     *process
+}
+
+// Start runs a server on opts.Dir and returns once it accepts connections; ctx bounds the starting, not
+// the server. The first start on a folder makes the data. A server that a killed process has left on the
+// folder is stopped first; if the process still lives, the error is ErrInUse. Where PostgreSQL is not
+// installed the error is a *MissingError. The caller stops the server with Stop.
+func Start(ctx context.Context, opts Options) (*Server, error) {
+	s, err := newServer(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Start(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func newServer(ctx context.Context, opts Options) (*Server, error) {
+	f, err := findFolder(ctx, opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{opts: opts, folder: f, port: opts.Port}, nil
+}
+
+// Dir returns the folder that holds the data, the password and PostgreSQL's log. It is another than
+// Options.Dir when the user that PostgreSQL runs as cannot enter that one.
+func (s *Server) Dir() string { return s.folder.dir }
+
+// User returns the user that PostgreSQL runs as; empty when it is the one we run as.
+func (s *Server) User() string { return s.folder.owner.name }
+
+// URL returns the address of a database on the server, with the password in it. It is the same after the
+// server was stopped and started again.
+func (s *Server) URL(database string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.url(database)
+}
+
+func (s *Server) url(database string) string {
+	u := url.URL{
+		Scheme:   "postgres",
+		User:     url.UserPassword(superuser, s.password),
+		Host:     net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)),
+		Path:     "/" + database,
+		RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// Create makes a database, unless it exists, and returns its URL.
+func (s *Server) Create(ctx context.Context, database string) (string, error) {
+	err := s.admin(ctx, func(conn *pgx.Conn) error {
+		var exists bool
+		err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)`, database).Scan(&exists)
+		if err != nil || exists {
+			return err
+		}
+		_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{database}.Sanitize())
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("create database %s: %w", database, err)
+	}
+	return s.URL(database), nil
+}
+
+// admin runs fn on a connection to the server's own database.
+func (s *Server) admin(ctx context.Context, fn func(*pgx.Conn) error) error {
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return fn(conn)
+}
+
+// Done returns a channel that is closed when the running server ends, by Stop or by itself. It is closed
+// at once when none was started.
+func (s *Server) Done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	return s.proc.done
+}
+
+// Stop ends the server as an operator would: clients are disconnected and everything is written to disk.
+// It returns when the server has ended. The Server can be started again.
+func (s *Server) Stop() error { return s.end(syscall.SIGINT) }
+
+// Crash ends the server in the middle of whatever it does, as a crash would: nothing is finished or
+// written, and the next Start recovers from the log. It uses PostgreSQL's immediate shutdown, because a
+// server killed from outside leaves its own children running for a while.
+func (s *Server) Crash() error { return s.end(syscall.SIGQUIT) }
+
+// patience is how long a server may take to end. A fast shutdown writes a checkpoint.
+const patience = 30 * time.Second
+
+func (s *Server) end(sig syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.release()
+	if s.proc == nil {
+		return nil
+	}
+	s.proc.signal(sig)
+	if s.proc.wait(patience) {
+		return nil
+	}
+	s.proc.signal(syscall.SIGKILL)
+	<-s.proc.done
+	return fmt.Errorf("stop PostgreSQL: killed after %v", patience)
+}

@@ -1,0 +1,67 @@
+package devdb
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// process is a running program that does not outlive us.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed once it has ended and was waited for
+	err  error         // how it ended; to be read after done
+}
+
+// spawn starts the command in a process group of its own, so that Ctrl-C in a terminal reaches us alone
+// and we decide the order of the ending. When we die without one, the kernel sends it orphaned (Linux).
+func spawn(cmd *exec.Cmd, o owner, orphaned syscall.Signal) (*process, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(cmd.SysProcAttr, orphaned)
+	o.as(cmd)
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		// The kernel takes the thread that forked for the parent: it must live as long as the child.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(p.done)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		<-p.done
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *process) signal(sig os.Signal) {
+	_ = p.cmd.Process.Signal(sig) // the only error is that it has ended, and then done says so
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait reports whether the process has ended in time.
+func (p *process) wait(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

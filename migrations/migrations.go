@@ -1,0 +1,191 @@
+// Package migrations is the schema, and how a database is brought up to it. The files in sql/ only go
+// up: a mistake is mended by the next file, never by taking one back.
+package migrations
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+//go:embed sql/*.sql
+var files embed.FS
+
+// table is where goose notes what it has applied. It cannot lie in the schema agent, which the first
+// migration makes.
+const table = "public.agent_migrations"
+
+// Locks are waited for a little only: a migration that queues for a busy table would stop every
+// statement that comes after it, the settling of deliveries among them.
+const lockTimeout = "5s"
+
+// Two gateways may start at once. One polls for the other to finish, every second for five minutes. It
+// polls because a session that blocks in pg_advisory_lock holds a snapshot, and CREATE INDEX
+// CONCURRENTLY in the other waits for that snapshot: a deadlock.
+const (
+	pollSeconds = 1
+	pollTimes   = 300
+)
+
+// Applied is a migration that Up has applied.
+type Applied struct {
+	Version int64
+	Name    string // the file's name
+	Took    time.Duration
+}
+
+// State is a migration as a database knows it.
+type State struct {
+	Version   int64
+	Name      string    // the file's name
+	AppliedAt time.Time // zero while it is pending
+}
+
+// Up applies every pending migration, each in a transaction of its own, and returns those it applied, in
+// their order. When one fails, those before it stay and are returned with the error. Calls from several
+// processes take turns; the later ones find nothing left to do. The session needs a connection to
+// PostgreSQL itself: a pooler that hands out one per transaction loses the lock.
+func Up(ctx context.Context, databaseURL string) ([]Applied, error) {
+	db, err := open(databaseURL)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	p, err := provider(db)
+	if err != nil {
+		return nil, err
+	}
+	results, err := p.Up(ctx)
+	var partial *goose.PartialError
+	if errors.As(err, &partial) {
+		results = partial.Applied
+		err = fmt.Errorf("migrate %s: %w", path.Base(partial.Failed.Source.Path), partial.Err)
+	} else if err != nil {
+		err = fmt.Errorf("migrate: %w", err)
+	}
+	applied := make([]Applied, 0, len(results))
+	for _, r := range results {
+		applied = append(applied, Applied{Version: r.Source.Version, Name: path.Base(r.Source.Path), Took: r.Duration})
+	}
+	return applied, err
+}
+
+const selectApplied = `SELECT version_id, max(tstamp AT TIME ZONE 'UTC')
+  FROM ` + table + ` WHERE is_applied GROUP BY version_id`
+
+// Status returns every migration of this build, in their order. It only reads: a database that was never
+// migrated is left as it is, and nobody's lock is waited for.
+func Status(ctx context.Context, databaseURL string) ([]State, error) {
+	db, err := open(databaseURL)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	p, err := provider(db)
+	if err != nil {
+		return nil, err
+	}
+	at, err := appliedAt(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("read applied migrations: %w", err)
+	}
+	var states []State
+	for _, s := range p.ListSources() {
+		states = append(states, State{Version: s.Version, Name: path.Base(s.Path), AppliedAt: at[s.Version]})
+	}
+	return states, nil
+}
+
+// Pending returns how many migrations of this build the database lacks. Like Status, it only reads.
+func Pending(ctx context.Context, databaseURL string) (int, error) {
+	states, err := Status(ctx, databaseURL)
+	n := 0
+	for _, s := range states {
+		if s.AppliedAt.IsZero() {
+			n++
+		}
+	}
+	return n, err
+}
+
+// Hash names the schema of this build: it changes with the name or the content of any migration.
+func Hash() string {
+	h := sha256.New()
+	names, _ := fs.Glob(files, "sql/*.sql") // the pattern is well-formed, and that is its only error
+	for _, name := range names {
+		text, _ := files.ReadFile(name) // embedded: it is there
+		fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func open(databaseURL string) (*sql.DB, error) {
+	// pgxpool's parser, so that a URL with pool settings works here as it does for the gateway.
+	cfg, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("parse database URL: %w", err)
+	}
+	conn := cfg.ConnConfig
+	conn.RuntimeParams["lock_timeout"] = lockTimeout
+	conn.RuntimeParams["application_name"] = "gateway migrate"
+	conn.RuntimeParams["timezone"] = "UTC" // goose's column has no time zone: it takes the session's
+	return stdlib.OpenDB(*conn), nil
+}
+
+func provider(db *sql.DB) (*goose.Provider, error) {
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(pollSeconds, pollTimes))
+	if err != nil {
+		return nil, fmt.Errorf("set up the migration lock: %w", err)
+	}
+	sub, err := fs.Sub(files, "sql")
+	if err != nil {
+		return nil, fmt.Errorf("open embedded migrations: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, sub,
+		goose.WithSessionLocker(locker),
+		goose.WithTableName(table),
+		goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return nil, fmt.Errorf("load migrations: %w", err)
+	}
+	return p, nil
+}
+
+func appliedAt(ctx context.Context, db *sql.DB) (map[int64]time.Time, error) {
+	rows, err := db.QueryContext(ctx, selectApplied)
+	if isUndefinedTable(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	at := map[int64]time.Time{}
+	for rows.Next() {
+		var version int64
+		var t time.Time
+		if err := rows.Scan(&version, &t); err != nil {
+			return nil, err
+		}
+		at[version] = t
+	}
+	return at, rows.Err()
+}
+
+func isUndefinedTable(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000")
+}

@@ -1,0 +1,159 @@
+package providers
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+)
+
+// exchange is one request on its way to its answer, with what its log line tells.
+type exchange struct {
+	c        echo.Context
+	provider string
+	arrived  time.Time
+	target   Target
+	bytes    int
+	request  *Request // once verified
+	items    []Item
+	endings  []Ending
+	note     string
+}
+
+// retryAfter is what a 503 asks for, in seconds. Vendors have schedules of their own; proxies may listen.
+const retryAfter = "1"
+
+// refuse is the one place that turns a reason not to accept a request into a status. A status tells the
+// vendor what to do: 401 do not repeat, 503 try again. Never 500: Nylas does not repeat one.
+func (r *Receiver) refuse(x *exchange, err error) error {
+	status, reason := http.StatusServiceUnavailable, rejectedUnconfirmed
+	switch {
+	case errors.Is(err, ErrUnsigned):
+		status, reason = http.StatusUnauthorized, rejectedUnsigned
+	case errors.Is(err, ErrStale):
+		status, reason = http.StatusUnauthorized, rejectedStale
+	case errors.Is(err, errMismatch):
+		status, reason = http.StatusUnauthorized, rejectedMismatch
+	case errors.Is(err, errTooLarge):
+		status, reason = http.StatusRequestEntityTooLarge, rejectedTooLarge
+	case errors.Is(err, errSlow):
+		status, reason = http.StatusRequestTimeout, rejectedSlow
+	case errors.Is(err, errOverBudget):
+		reason = rejectedOverloaded
+	case errors.Is(err, errNoSecret):
+		reason = rejectedNoSecret
+	}
+	r.metrics.rejected(x.provider, reason)
+	x.note = string(reason)
+	return r.answer(x, status, outcomeRejected, "")
+}
+
+// handshake answers a vendor's check of a URL with the text it asked for.
+func (r *Receiver) handshake(x *exchange, text string) error {
+	r.metrics.handshake(x.provider)
+	return r.answer(x, http.StatusOK, outcomeHandshake, text)
+}
+
+// unsettled asks the vendor to send the request again.
+func (r *Receiver) unsettled(x *exchange, note string) error {
+	x.note = note
+	return r.answer(x, http.StatusServiceUnavailable, outcomeFailed, "")
+}
+
+// ack says that the request is in the vendor's past. The body is empty: Slack shows one to people.
+func (r *Receiver) ack(x *exchange) error {
+	outcome := outcomeDropped
+	for _, ending := range x.endings {
+		if ending.Dropped == "" {
+			outcome = outcomeAccepted
+		}
+	}
+	return r.answer(x, http.StatusOK, outcome, "")
+}
+
+// answer writes the response, then observes and logs it.
+func (r *Receiver) answer(x *exchange, status int, out outcome, text string) error {
+	h := x.c.Response().Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	if status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", retryAfter)
+	}
+	// A failed write means that the vendor hung up: there is nobody to tell.
+	if text == "" {
+		_ = x.c.NoContent(status)
+	} else {
+		_ = x.c.String(status, text)
+	}
+	took := time.Since(x.arrived)
+	r.metrics.answered(x.provider, out, status, took)
+	r.logLine(x, status, out, took)
+	return nil
+}
+
+// logLine writes the one line of a request. Nothing on it comes from a body but the delivery's id.
+func (r *Receiver) logLine(x *exchange, status int, out outcome, took time.Duration) {
+	attrs := []slog.Attr{
+		slog.String("provider", x.provider),
+		slog.String("outcome", string(out)),
+		slog.Int("status", status),
+		slog.Int("bytes", x.bytes),
+		slog.Float64("took_ms", float64(took.Microseconds())/1000),
+	}
+	if x.target.Job != uuid.Nil {
+		attrs = append(attrs, slog.String("job", x.target.Job.String()))
+	}
+	if x.target.Source != "" {
+		attrs = append(attrs, slog.String("source", x.target.Source))
+	}
+	if x.note != "" {
+		attrs = append(attrs, slog.String("note", x.note))
+	}
+	if x.request != nil {
+		attrs = append(attrs, slog.String("request_id", x.request.ID.String()), slog.Int("deliveries", len(x.items)))
+	}
+	if len(x.items) == 1 && x.items[0].VendorID != "" {
+		attrs = append(attrs, slog.String("delivery", head(x.items[0].VendorID, 200)))
+	}
+	if found := dropsOf(x.endings); found != nil {
+		attrs = append(attrs, slog.Any("drops", found))
+	}
+	level := slog.LevelInfo
+	if out == outcomeFailed {
+		level = slog.LevelWarn
+	}
+	r.log.LogAttrs(x.c.Request().Context(), level, "request", attrs...)
+}
+
+// answerError answers what no handler did: an unknown path, a wrong method, or a fault of ours.
+func answerError(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	status := http.StatusServiceUnavailable
+	var he *echo.HTTPError
+	if errors.As(err, &he) && (he.Code == http.StatusNotFound || he.Code == http.StatusMethodNotAllowed) {
+		status = he.Code
+	}
+	c.Response().Header().Set("X-Content-Type-Options", "nosniff")
+	if status == http.StatusServiceUnavailable {
+		c.Response().Header().Set("Retry-After", retryAfter)
+	}
+	_ = c.NoContent(status)
+}
+
+func head(s string, n int) string {
+	if len(s) > n {
+		return s[:n] + "…"
+	}
+	return s
+}
+
+// panicType tells a panic's kind without its text, which may quote a request.
+func panicType(p any) string { return fmt.Sprintf("%T", p) }
+
+func stack() string { return string(debug.Stack()) }

@@ -1,0 +1,165 @@
+package providers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"webhook-gateway/drops"
+	"webhook-gateway/jobs"
+)
+
+// ErrOverloaded is a Settler's answer when its queue is full.
+var ErrOverloaded = errors.New("settle queue is full")
+
+// Settler gives every delivery of a request its ending, durably.
+type Settler interface {
+	// Settle queues the work and returns at once. It answers ErrOverloaded when it cannot take the work,
+	// and then never calls done. Otherwise it calls done exactly once, from a goroutine of its own, with
+	// one Ending an item, in their order, and only after what they say is committed.
+	Settle(work *Work, done func([]Ending)) error
+}
+
+// Work is one request on its way to its endings.
+type Work struct {
+	Request *Request
+	Items   []Item
+	// Deadline ends the attempts to settle it. What is not settled by then has failed.
+	Deadline time.Time
+}
+
+// Item is one delivery of a request, resolved: it has a job to be claimed for, or a reason to be dropped.
+type Item struct {
+	Delivery
+	Position     int       // its place in the request
+	Job          uuid.UUID // zero where none is known
+	Organization uuid.UUID // the job's
+	Reason       drops.Reason
+	Detail       string // our own words on the reason, for the kept drop
+}
+
+// Ending is what became of one delivery: kept, dropped for a reason, or failed.
+type Ending struct {
+	Dropped drops.Reason // empty when it was kept or failed
+	Failed  bool         // the vendor is asked to send it again
+}
+
+// Directory is where the receiver and the gate look up sources and jobs. Look-ups never wait.
+type Directory interface {
+	Job(provider string, id uuid.UUID) (*jobs.Job, bool)
+	Source(provider, name string) (*jobs.Source, bool)
+	SourceByID(id uuid.UUID) (*jobs.Source, bool)
+	Sources(provider string) []*jobs.Source
+	JobFor(source uuid.UUID, tenant jobs.Identity) (*jobs.Job, bool)
+	Fallback(source uuid.UUID) (*jobs.Job, bool)
+	// Refresh returns once the directory is as fresh as since, or says why it cannot be.
+	Refresh(ctx context.Context, since time.Time) error
+}
+
+// Gate takes verified requests to their endings: parse, resolve, settle. It depends on the Request
+// alone, so that live, repeated and re-driven requests go one way.
+type Gate struct {
+	providers   map[string]Provider
+	directory   Directory
+	settler     Settler
+	ledger      *drops.Ledger
+	maxInflated int64
+}
+
+// NewGate returns a gate for the providers given. maxInflated bounds, in bytes, what a compressed body may
+// become.
+func NewGate(list []Provider, directory Directory, settler Settler, ledger *drops.Ledger, maxInflated int64) *Gate {
+	byName := make(map[string]Provider, len(list))
+	for _, p := range list {
+		byName[p.Name()] = p
+	}
+	return &Gate{providers: byName, directory: directory, settler: settler, ledger: ledger, maxInflated: maxInflated}
+}
+
+// Admission is a request on its way through the gate.
+type Admission struct {
+	Items []Item
+	// Ended is closed once Endings may be read: one an item. They are counted before that.
+	Ended   chan struct{}
+	Endings []Ending
+}
+
+// Admit parses and resolves a request and hands it to the settler. It answers ErrOverloaded when the
+// settler has no room; the deliveries are then counted as failed. The caller may stop waiting for the
+// endings at any time: they are counted when the settler knows them.
+func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Admission, error) {
+	a := &Admission{Items: g.resolveAll(ctx, req, g.read(req)), Ended: make(chan struct{})}
+	g.ledger.Receive(req.Provider, len(a.Items))
+
+	work := &Work{Request: req, Items: a.Items, Deadline: deadline}
+	err := g.settler.Settle(work, func(endings []Ending) {
+		g.ledger.End(req.Provider, tally(endings))
+		a.Endings = endings
+		close(a.Ended)
+	})
+	if err != nil {
+		g.ledger.End(req.Provider, drops.Tally{Failed: len(a.Items)})
+		return a, err
+	}
+	return a, nil
+}
+
+// read splits the request into its deliveries. What cannot be read is one malformed delivery.
+func (g *Gate) read(req *Request) []Item {
+	body, err := inflate(req.ContentEncoding, req.Body, g.maxInflated)
+	var deliveries []Delivery
+	if err == nil {
+		deliveries, err = g.providers[req.Provider].Parse(req.ContentType, body)
+	}
+	if err == nil && len(deliveries) > MaxDeliveries {
+		err = errTooMany
+	}
+	if err != nil {
+		return []Item{{Reason: drops.Malformed, Detail: err.Error()}}
+	}
+	items := make([]Item, len(deliveries))
+	for i := range deliveries {
+		items[i].Delivery = deliveries[i]
+		items[i].Position = i
+	}
+	return items
+}
+
+// resolveAll finds each item's job. A job that nobody holds may only be news: the directory is asked once
+// whether it has changed since the request came, before anything is dropped for it.
+func (g *Gate) resolveAll(ctx context.Context, req *Request, items []Item) []Item {
+	unknown := false
+	for i := range items {
+		if items[i].Reason == "" {
+			g.resolve(req, &items[i])
+			unknown = unknown || items[i].Reason == drops.UnknownJob
+		}
+	}
+	if !unknown || g.directory.Refresh(ctx, req.ReceivedAt) != nil {
+		return items
+	}
+	for i := range items {
+		if items[i].Reason == drops.UnknownJob {
+			items[i].Reason, items[i].Detail = "", ""
+			g.resolve(req, &items[i])
+		}
+	}
+	return items
+}
+
+func tally(endings []Ending) drops.Tally {
+	t := drops.Tally{}
+	for _, e := range endings {
+		switch {
+		case e.Failed:
+			t.Failed++
+		case e.Dropped != "":
+			t.Drop(e.Dropped)
+		default:
+			t.Accepted++
+		}
+	}
+	return t
+}

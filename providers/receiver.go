@@ -1,0 +1,235 @@
+package providers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"webhook-gateway/drops"
+	"webhook-gateway/jobs"
+)
+
+// Limits bound what one request, and all requests together, may take.
+type Limits struct {
+	Body       int64         // bytes of one body on the wire
+	BodyBudget int64         // bytes of all bodies in memory
+	Read       time.Duration // for a body to arrive
+	Settle     time.Duration // from a request's arrival to its answer, at the latest
+}
+
+// Receiver is the public URL space: it takes bytes to a verified Request, and its endings to a status.
+type Receiver struct {
+	providers []Provider
+	directory Directory
+	gate      *Gate
+	limits    Limits
+	bodies    *budget
+	metrics   *metrics
+	log       *slog.Logger
+}
+
+// NewReceiver returns a receiver for the providers given. Its metrics are registered with reg.
+func NewReceiver(list []Provider, gate *Gate, limits Limits, reg prometheus.Registerer, log *slog.Logger) *Receiver {
+	return &Receiver{
+		providers: list,
+		directory: gate.directory,
+		gate:      gate,
+		limits:    limits,
+		bodies:    newBudget(limits.BodyBudget),
+		metrics:   newMetrics(reg, list),
+		log:       log,
+	}
+}
+
+// Mount registers every public route:
+//
+//	POST /webhooks/{provider}/{job_id}
+//	POST /webhooks/{provider}/sources/{source}
+//	GET  on both, for a provider that checks a URL with a challenge
+func (r *Receiver) Mount(e *echo.Echo) {
+	e.HTTPErrorHandler = answerError
+	e.Use(r.recoverPanic)
+	for _, p := range r.providers {
+		base := "/webhooks/" + p.Name()
+		for _, path := range []string{base + "/:job", base + "/sources/:source"} {
+			e.POST(path, oneSegment(func(c echo.Context) error { return r.receive(c, p) }))
+			if challenger, ok := p.(Challenger); ok {
+				e.GET(path, oneSegment(func(c echo.Context) error { return r.challenge(c, p, challenger) }))
+			}
+		}
+	}
+}
+
+// oneSegment keeps a path's last parameter from taking what follows it: echo lets it.
+func oneSegment(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		for _, value := range c.ParamValues() {
+			if strings.Contains(value, "/") {
+				return echo.ErrNotFound
+			}
+		}
+		return next(c)
+	}
+}
+
+// receive answers one POST. It reads top to bottom as the life of a request: bound, verify, handshake,
+// then the gate, then the ACK.
+func (r *Receiver) receive(c echo.Context, p Provider) error {
+	x := &exchange{c: c, provider: p.Name(), arrived: time.Now(), target: target(c)}
+	req := c.Request()
+	contentType := req.Header.Get("Content-Type")
+
+	proof, err := p.Prove(req.Header, x.arrived)
+	if err != nil {
+		if r.probed(c, p) {
+			return r.handshake(x, "")
+		}
+		return r.refuse(x, err)
+	}
+	body, err := r.bodies.read(c.Response(), req, r.limits.Body, r.limits.Read)
+	x.bytes = len(body)
+	defer r.bodies.give(int64(len(body)))
+	if err != nil {
+		return r.refuse(x, err)
+	}
+	if prober, ok := p.(Prober); ok && prober.Probe(contentType, body) {
+		return r.handshake(x, "")
+	}
+
+	verifier, err := r.verify(req.Context(), p, x, proof, body)
+	if err != nil {
+		return r.refuse(x, err)
+	}
+	if h, ok := p.(Handshaker); ok {
+		if answer, ok := h.Handshake(contentType, body); ok {
+			return r.handshake(x, answer)
+		}
+	}
+	return r.admit(x, &Request{
+		ID:              uuid.Must(uuid.NewV7()),
+		Seed:            NewSeed(),
+		Provider:        x.provider,
+		Target:          x.target,
+		VerifiedBy:      verifier,
+		ReceivedAt:      x.arrived,
+		ContentType:     contentType,
+		ContentEncoding: req.Header.Get("Content-Encoding"),
+		Headers:         allowed(req.Header, p.Headers()),
+		Body:            body,
+	})
+}
+
+// admit hands a verified request to the gate and waits for its endings, until the vendor's patience ends.
+// A vendor that hangs up changes nothing: what it sent is settled all the same.
+func (r *Receiver) admit(x *exchange, req *Request) error {
+	deadline := x.arrived.Add(r.limits.Settle)
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(x.c.Request().Context()), deadline)
+	defer cancel()
+
+	x.request = req
+	admission, err := r.gate.Admit(ctx, req, deadline)
+	x.items = admission.Items
+	if err != nil {
+		return r.unsettled(x, "overloaded")
+	}
+	select {
+	case <-admission.Ended:
+	case <-ctx.Done():
+		return r.unsettled(x, "no ending within the time allowed")
+	}
+	x.endings = admission.Endings
+	for _, ending := range x.endings {
+		if ending.Failed {
+			return r.unsettled(x, "could not be settled")
+		}
+	}
+	return r.ack(x)
+}
+
+// challenge answers a vendor's GET, on any well-formed URL, whether or not it is held and before any
+// secret exists. The value comes from an unauthenticated query, so it is only ever plain text.
+func (r *Receiver) challenge(c echo.Context, p Provider, challenger Challenger) error {
+	x := &exchange{c: c, provider: p.Name(), arrived: time.Now(), target: target(c)}
+	answer, ok := challenger.Challenge(c.Request().URL.Query())
+	if !ok || x.target == (Target{}) {
+		return r.answer(x, http.StatusNotFound, outcomeRejected, "")
+	}
+	return r.handshake(x, answer)
+}
+
+// probed reports whether a request without a usable signature is a probe, which needs none.
+func (r *Receiver) probed(c echo.Context, p Provider) bool {
+	contentType := c.Request().Header.Get("Content-Type")
+	prober, ok := p.(Prober)
+	if !ok || !prober.MayProbe(contentType) || target(c) == (Target{}) {
+		return false
+	}
+	body, err := r.bodies.read(c.Response(), c.Request(), MaxProbe, r.limits.Read)
+	defer r.bodies.give(int64(len(body)))
+	return err == nil && prober.Probe(contentType, body)
+}
+
+// target reads what the URL names.
+func target(c echo.Context) Target {
+	if source := c.Param("source"); source != "" {
+		if jobs.ValidName(source) {
+			return Target{Source: source}
+		}
+		return Target{}
+	}
+	id, err := uuid.Parse(c.Param("job"))
+	if err != nil || len(c.Param("job")) != 36 {
+		return Target{}
+	}
+	return Target{Job: id}
+}
+
+// allowed keeps the header lines that may be stored with a delivery.
+func allowed(h http.Header, names []string) []Header {
+	kept := make([]Header, 0, len(names))
+	for _, name := range names {
+		for _, value := range h.Values(name) {
+			kept = append(kept, Header{Name: name, Value: value})
+		}
+	}
+	return kept
+}
+
+// recoverPanic turns a panic into a 503, which every vendor repeats, instead of a cut connection.
+func (r *Receiver) recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if e, ok := p.(error); ok && errors.Is(e, http.ErrAbortHandler) {
+				panic(p)
+			}
+			r.log.Error("request panicked", "panic_type", panicType(p), "stack", stack())
+			err = echo.NewHTTPError(http.StatusServiceUnavailable)
+		}()
+		return next(c)
+	}
+}
+
+// dropsOf lists the reasons of a request's endings, for its log line.
+func dropsOf(endings []Ending) map[drops.Reason]int {
+	var found map[drops.Reason]int
+	for _, e := range endings {
+		if e.Dropped != "" {
+			if found == nil {
+				found = make(map[drops.Reason]int)
+			}
+			found[e.Dropped]++
+		}
+	}
+	return found
+}

@@ -1,0 +1,107 @@
+package providers
+
+import (
+	"github.com/google/uuid"
+
+	"webhook-gateway/drops"
+	"webhook-gateway/jobs"
+)
+
+// resolve finds the job that a delivery belongs to. The organization comes from the job alone, and whose
+// secret verified the request bounds which jobs it can reach: a source's secret reaches that source's jobs,
+// a job's own secret reaches that job.
+func (g *Gate) resolve(req *Request, item *Item) {
+	job, reason, detail := g.find(req, &item.Delivery)
+	if job != nil {
+		item.Job, item.Organization = job.ID, job.Organization
+	}
+	item.Reason, item.Detail = reason, detail
+}
+
+// find answers a job, a reason to drop, or both: the job whose URL was called although the body is not for it.
+func (g *Gate) find(req *Request, d *Delivery) (*jobs.Job, drops.Reason, string) {
+	if req.VerifiedBy.Kind == jobs.ByJob {
+		return g.findOwn(req, d)
+	}
+	source, ok := g.directory.SourceByID(req.VerifiedBy.ID)
+	if !ok {
+		return nil, drops.UnknownJob, "the source was removed"
+	}
+	if req.Target.Job != uuid.Nil {
+		return g.findOnJobURL(req, d, source)
+	}
+	return g.findOnSourceURL(req, d, source)
+}
+
+// findOwn is for a request that a job's own secret verified: it can only be that job's.
+func (g *Gate) findOwn(req *Request, d *Delivery) (*jobs.Job, drops.Reason, string) {
+	job, ok := g.directory.Job(req.Provider, req.VerifiedBy.ID)
+	if !ok || req.Target.Job != req.VerifiedBy.ID {
+		return nil, drops.UnknownJob, "no such job"
+	}
+	if job.Closed {
+		return job, drops.UnknownJob, "the job is closed"
+	}
+	if pin, contradicted := contradiction(job.Pins, d.Named); contradicted {
+		return job, drops.JobMismatch, "the body names another " + pin + " than the job"
+	}
+	return job, "", ""
+}
+
+func (g *Gate) findOnJobURL(req *Request, d *Delivery, source *jobs.Source) (*jobs.Job, drops.Reason, string) {
+	job, ok := g.directory.Job(req.Provider, req.Target.Job)
+	if !ok || job.SourceID != source.ID {
+		return nil, drops.UnknownJob, "no such job"
+	}
+	if job.Closed {
+		return job, drops.UnknownJob, "the job is closed"
+	}
+	if pin, contradicted := contradiction(source.Pins, d.Named); contradicted {
+		return job, drops.JobMismatch, "the body names another " + pin + " than the source"
+	}
+	switch {
+	case d.Tenant == jobs.Identity{} && job.Fallback:
+		return job, "", ""
+	case d.Tenant == jobs.Identity{}:
+		return job, drops.JobMismatch, "the body names no tenant and the job is not the source's fallback"
+	case len(job.Pins) != 1 || job.Pins[0] != d.Tenant:
+		return job, drops.JobMismatch, "the body names another " + d.Tenant.Name + " than the job"
+	}
+	return job, "", ""
+}
+
+func (g *Gate) findOnSourceURL(req *Request, d *Delivery, source *jobs.Source) (*jobs.Job, drops.Reason, string) {
+	if named, ok := g.directory.Source(req.Provider, req.Target.Source); !ok || named.ID != source.ID {
+		return nil, drops.UnknownJob, "no such source"
+	}
+	if pin, contradicted := contradiction(source.Pins, d.Named); contradicted {
+		return nil, drops.JobMismatch, "the body names another " + pin + " than the source"
+	}
+	if (d.Tenant == jobs.Identity{}) {
+		if job, ok := g.directory.Fallback(source.ID); ok {
+			return job, "", ""
+		}
+		return nil, drops.UnknownJob, "the body names no tenant and the source has no fallback job"
+	}
+	// A tenant that is named but not registered never reaches the fallback: it is somebody else's.
+	if job, ok := g.directory.JobFor(source.ID, d.Tenant); ok {
+		return job, "", ""
+	}
+	return nil, drops.UnknownJob, "no job of the source pins the " + d.Tenant.Name + " that the body names"
+}
+
+// contradiction returns the name of a pinned identity for which the body names only other values.
+func contradiction(pins, named []jobs.Identity) (name string, contradicted bool) {
+	for _, pin := range pins {
+		said, equal := false, false
+		for _, n := range named {
+			if n.Name == pin.Name {
+				said, equal = true, equal || n.Value == pin.Value
+			}
+		}
+		if said && !equal {
+			return pin.Name, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,97 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+const redacted = "[redacted]"
+
+// Secret is a setting that is never shown: it prints, logs and encodes as [redacted].
+type Secret struct {
+	// A pointer, because fmt reads unexported fields of an outer struct without asking their methods.
+	text *string
+}
+
+// Reveal returns the text; empty when it is not set.
+func (s Secret) Reveal() string {
+	if s.text == nil {
+		return ""
+	}
+	return *s.text
+}
+
+// UnmarshalText takes any text. It never fails.
+func (s *Secret) UnmarshalText(text []byte) error {
+	if held := string(text); held != "" {
+		s.text = &held
+	}
+	return nil
+}
+
+// NewSecret returns a Secret of that text, for a caller that makes settings instead of loading them.
+func NewSecret(text string) Secret { return Secret{text: &text} }
+
+// String returns [redacted].
+func (s Secret) String() string { return redacted }
+
+// GoString returns [redacted].
+func (s Secret) GoString() string { return redacted }
+
+// Format writes [redacted] for every verb and flag.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redacted) }
+
+// LogValue returns [redacted].
+func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalText returns [redacted].
+func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// hostOf tells of a database's address what is no secret: a password may stand in the user's part and in
+// the query.
+func hostOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return redacted
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String() + " (user, password and parameters not shown)"
+}
+
+type unit struct {
+	name  string
+	bytes int64
+}
+
+func units() []unit { return []unit{{"GiB", gib}, {"MiB", mib}, {"KiB", kib}, {"B", 1}} }
+
+// parseBytes reads a size: a number of bytes, or one with KiB, MiB or GiB behind it.
+func parseBytes(text string) (int64, error) {
+	number, scale := strings.TrimSpace(text), int64(1)
+	for _, u := range units() {
+		if before, found := strings.CutSuffix(number, u.name); found {
+			number, scale = strings.TrimSpace(before), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/scale {
+		return 0, errors.New("no size")
+	}
+	return n * scale, nil
+}
+
+// formatBytes writes a size so that parseBytes reads the same.
+func formatBytes(n int64) string {
+	for _, u := range units() {
+		if u.bytes > 1 && n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}

@@ -1,0 +1,86 @@
+package idempotency
+
+import (
+	"context"
+	"time"
+)
+
+// claiming is one claim on its way. The token is the same on every round, so that it recognises its own row.
+type claiming struct {
+	s           *Service
+	ref         Ref
+	fingerprint Fingerprint
+	terms       Terms
+}
+
+// run tries until the key stands still.
+func (c *claiming) run(ctx context.Context) (Outcome, error) {
+	for range maxRounds {
+		o, settled, err := c.round(ctx)
+		if err != nil || settled {
+			return o, err
+		}
+	}
+	return Outcome{}, ErrContended
+}
+
+// round is one look at the key. Not settled: it changed hands meanwhile.
+func (c *claiming) round(ctx context.Context) (o Outcome, settled bool, err error) {
+	started := time.Now() // the deadline counts from before the statement was sent
+	var rec *Record
+	err = c.s.resend(ctx, func() error {
+		rec, err = c.s.repo.TryClaim(ctx, c.ref, c.terms)
+		return err
+	})
+	if err != nil || rec == nil {
+		return Outcome{}, false, err
+	}
+	if rec.Token == c.terms.Token {
+		return c.own(ctx, rec, started, false)
+	}
+	if o := outcome(c.ref, c.fingerprint, rec); o.Kind != Absent {
+		return o, true, nil
+	}
+	return c.take(ctx, rec)
+}
+
+// take takes over a row that may be taken: one past its retention whole, a dead claim by its lease.
+func (c *claiming) take(ctx context.Context, seen *Record) (o Outcome, settled bool, err error) {
+	started := time.Now()
+	var rec *Record
+	err = c.s.resend(ctx, func() error {
+		if seen.Forgotten {
+			rec, err = c.s.repo.TakeOver(ctx, seen.Identity, c.terms)
+		} else {
+			rec, err = c.s.repo.Reclaim(ctx, seen.Identity, c.terms)
+		}
+		return err
+	})
+	if err != nil || rec == nil {
+		return Outcome{}, false, err
+	}
+	return c.own(ctx, rec, started, !seen.Forgotten)
+}
+
+// own is the outcome for a row that carries the caller's token.
+func (c *claiming) own(ctx context.Context, rec *Record, started time.Time, reclaimed bool) (o Outcome, settled bool, err error) {
+	if rec.Completed {
+		return Outcome{Kind: Completed, Answer: rec.Answer, Own: true, ref: c.ref}, true, nil
+	}
+	// A statement that waited computed the lease before its wait, and a claim that is recognised was
+	// made earlier: what is missing of the lease is given again, under the fence.
+	if lost := c.terms.Lease - rec.Remaining; lost > min(time.Second, c.terms.Lease/10) {
+		started = time.Now()
+		if rec, err = c.s.repo.Extend(ctx, rec.Identity, c.terms.Lease); err != nil || rec == nil {
+			return Outcome{}, false, err
+		}
+	}
+	return Outcome{
+		Kind: Claimed,
+		Claim: &Claim{
+			Ref: c.ref, Identity: rec.Identity, Reclaimed: reclaimed,
+			Deadline: started.Add(rec.Remaining),
+		},
+		ref: c.ref,
+	}, true, nil
+}

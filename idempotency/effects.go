@@ -1,0 +1,277 @@
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// Item is one key of a batch. ID and Token are minted once by the caller and are the same on every repeat
+// of the batch, so that a repeat after an uncertain COMMIT recognises its own rows. No two items of a batch
+// share an ID, not even repeats of one key: the effect is made by ID.
+type Item struct {
+	Ref
+	Hash      Hash
+	ID, Token uuid.UUID
+	Resource  ResourceRef // what the claim completes with
+}
+
+// Effects claims and completes many keys in one ordered statement together with the INSERT that is their
+// effect, inside a batch that the caller sends. It serves one sending; a repeat makes a new one of the
+// same items. At most one Effects belongs into a transaction: two are unsorted together and can deadlock.
+type Effects struct {
+	items   []Item
+	lease   time.Duration
+	order   []int32 // of the distinct keys: the first item of each, sorted by the key's bytes
+	first   []int32 // per item: the first with the same key
+	found   []standing
+	columns effectColumns
+}
+
+// standing is how a key stands for the batch, by item of order.
+type standing struct {
+	seen                                    bool
+	mine, completed, leasePassed, forgotten bool
+	hash                                    string
+}
+
+// effectColumns are the items of order as the columns of one statement.
+type effectColumns struct {
+	ids, organizations, tokens     [][16]byte
+	scopes, keys, hashes, typ, res []string
+	retain                         []int64 // microseconds
+}
+
+// NewEffects prepares the items, in any order, with repeats: a key that is there twice is sent once, the
+// first in the order given. A bad item is an error that names its index, before anything is sent: one of
+// them would abort the whole batch.
+func (s *Service) NewEffects(items []Item, lease time.Duration) (*Effects, error) {
+	if err := validateLease(lease); err != nil {
+		return nil, err
+	}
+	for i := range items {
+		if err := items[i].validate(); err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+	}
+	e := &Effects{items: items, lease: lease}
+	e.order, e.first = distinct(len(items), func(i int32) *Ref { return &items[i].Ref })
+	e.fill()
+	return e, nil
+}
+
+func (it *Item) validate() error {
+	if err := it.Ref.validate(); err != nil {
+		return err
+	}
+	if it.Hash.text == "" {
+		return ErrHash
+	}
+	if it.ID == uuid.Nil || it.Token == uuid.Nil {
+		return ErrIdentity
+	}
+	if it.Resource.Type == "" || it.Resource.ID == "" {
+		return ErrEmptyAnswer
+	}
+	return nil
+}
+
+// distinct sorts n keys by the bytes of organization, scope and key. Two writers that sort alike cannot
+// deadlock. Order is the first item of each distinct key; first is, per item, the one of order it repeats.
+func distinct(n int, ref func(int32) *Ref) (order, first []int32) {
+	sorted := make([]int32, 2*n)
+	sorted, first = sorted[:n:n], sorted[n:]
+	for i := range sorted {
+		sorted[i] = int32(i)
+	}
+	slices.SortFunc(sorted, func(a, b int32) int {
+		if c := compareRefs(ref(a), ref(b)); c != 0 {
+			return c
+		}
+		return int(a - b)
+	})
+	order = sorted[:0]
+	for _, i := range sorted {
+		if len(order) == 0 || compareRefs(ref(order[len(order)-1]), ref(i)) != 0 {
+			order = append(order, i)
+		}
+		first[i] = order[len(order)-1]
+	}
+	return order, first
+}
+
+func compareRefs(a, b *Ref) int {
+	if c := bytes.Compare(a.Organization[:], b.Organization[:]); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.Scope.name, b.Scope.name); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Key.text, b.Key.text)
+}
+
+func (e *Effects) fill() {
+	n := len(e.order)
+	uuids, texts := make([][16]byte, 3*n), make([]string, 5*n)
+	c := &e.columns
+	c.ids, c.organizations, c.tokens = uuids[:n:n], uuids[n:2*n:2*n], uuids[2*n:]
+	c.scopes, c.keys, c.hashes, c.typ, c.res = texts[:n:n], texts[n:2*n:2*n], texts[2*n:3*n:3*n], texts[3*n:4*n:4*n], texts[4*n:]
+	c.retain = make([]int64, n)
+	for at, i := range e.order {
+		it := &e.items[i]
+		c.ids[at], c.organizations[at], c.tokens[at] = it.ID, it.Organization, it.Token
+		c.scopes[at], c.keys[at], c.hashes[at] = it.Scope.name, it.Key.text, it.Hash.text
+		c.typ[at], c.res[at] = storable(it.Resource.Type), storable(it.Resource.ID)
+		c.retain[at] = it.Scope.retain(e.lease).Microseconds()
+	}
+}
+
+// EffectParam is the number of the effect's first parameter.
+const EffectParam = 11
+
+const effectsSQL = `
+	WITH claimed AS (
+	  INSERT INTO agent.idempotency_keys
+	         (id, organization_id, scope, key, request_hash, lease_token, status, resource_type, resource_id,
+	          claimed_at, lease_expires_at, retain_until)
+	  SELECT u.id, u.organization, u.scope, u.key, u.hash, u.token, 'completed', u.resource_type, u.resource_id,
+	         t.now, t.now + $10::interval, t.now + u.retain * interval '1 microsecond'
+	    FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::text[], $9::bigint[])
+	         AS u(id, organization, scope, key, hash, token, resource_type, resource_id, retain),
+	         clock_timestamp() AS t(now)
+	   WHERE current_setting('transaction_isolation') = 'read committed'
+	   ORDER BY u.organization, u.scope COLLATE "C", u.key COLLATE "C"
+	      ON CONFLICT (organization_id, scope, key) DO NOTHING
+	  RETURNING id
+	)
+	`
+
+// The LIMIT keeps it a look-up by key for every item, whatever the planner thinks of the arrays. The
+// stored answers are not read.
+const standingSQL = `
+	SELECT current_setting('transaction_isolation') = 'read committed', u.n, k.lease_token = u.token, k.request_hash,
+	       k.status = 'completed', k.lease_expires_at <= clock_timestamp(), k.retain_until <= clock_timestamp()
+	  FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) WITH ORDINALITY AS u(organization, scope, key, token, n),
+	       LATERAL (SELECT lease_token, request_hash, status, lease_expires_at, retain_until
+	                  FROM agent.idempotency_keys
+	                 WHERE organization_id = u.organization AND scope = u.scope AND key = u.key LIMIT 1) AS k`
+
+// Queue adds two statements to the batch. The first claims and completes the keys and makes their effect,
+// which is an INSERT … SELECT that joins `claimed`, whose one column is the item's ID, and whose own
+// parameters begin at $EffectParam: a key that is not won, or was won by an earlier sending, has no row
+// there. The second reads how every key stands; it is a statement of its own because the first cannot
+// see a row that it has waited for. Transaction control and time-outs are the caller's.
+func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) {
+	c := &e.columns
+	all := make([]any, 0, EffectParam-1+len(args))
+	all = append(all, c.ids, c.organizations, c.scopes, c.keys, c.hashes, c.tokens, c.typ, c.res, c.retain, e.lease)
+	b.Queue(effectsSQL+effect, append(all, args...)...)
+	b.Queue(standingSQL, c.organizations, c.scopes, c.keys, c.tokens).Query(e.read)
+}
+
+// read takes the answer of standingSQL. A key without a row vanished in between.
+func (e *Effects) read(rows pgx.Rows) error {
+	e.found = make([]standing, len(e.order))
+	var (
+		committedReads bool
+		n              int64
+		hash           pgtype.DriverBytes
+		row            standing
+	)
+	for rows.Next() {
+		if err := rows.Scan(&committedReads, &n, &row.mine, &hash, &row.completed, &row.leasePassed, &row.forgotten); err != nil {
+			return fmt.Errorf("read how a key stands: %w", err)
+		}
+		if !committedReads {
+			return ErrIsolation
+		}
+		at := n - 1
+		row.seen, row.hash = true, e.columns.hashes[at]
+		if string(hash) != row.hash {
+			row.hash = string(hash)
+		}
+		e.found[at] = row
+	}
+	return rows.Err()
+}
+
+// Verdicts tells, after the batch was sent without an error and its transaction was committed, how every
+// item stands, in the order given: Claimed (the caller's, freshly or recognised by its token), Completed,
+// Processing, Conflict, or Unsettled (the lease passed, the row is past its retention or vanished, or its
+// hash is of another method): claim that one singly. A repeat inside the batch is judged against the row
+// that results: Completed or Conflict, never Claimed.
+func (e *Effects) Verdicts() []Verdict {
+	verdicts := make([]Verdict, len(e.items))
+	at := make([]int32, len(e.items)) // the position in order of the first item of each key
+	for n, i := range e.order {
+		at[i] = int32(n)
+	}
+	for i := range verdicts {
+		row := &standing{} // not sent
+		if e.found != nil {
+			row = &e.found[at[e.first[i]]]
+		}
+		if row.mine && e.first[i] == int32(i) {
+			verdicts[i].Kind = Claimed
+			continue
+		}
+		verdicts[i].Kind = row.judge(e.items[i].Hash)
+	}
+	return verdicts
+}
+
+// ClaimWithEffect is the same for one item, in the transaction that the Service was bound to with In: it
+// claims the key, also one whose lease passed, that is past its retention or whose hash is of another
+// method, then makes the effect and completes. Claimed: the effect was made, now or by an earlier
+// transaction under the same ID and Token. Nothing holds before the transaction is committed, and an
+// error of the effect must roll it back.
+func (s *Service) ClaimWithEffect(ctx context.Context, it Item, f Fingerprint, lease time.Duration, effect func(context.Context) error) (Verdict, error) {
+	if !s.repo.nested {
+		return Verdict{}, errNoTransaction
+	}
+	if err := it.validate(); err != nil {
+		return Verdict{}, err
+	}
+	o, err := s.ClaimAs(ctx, Identity{ID: it.ID, Token: it.Token}, it.Ref, f, lease)
+	switch {
+	case err != nil:
+		return Verdict{}, err
+	case o.Own:
+		return Verdict{Claimed}, nil
+	case o.Kind != Claimed:
+		return Verdict{o.Kind}, nil
+	}
+	if err := effect(ctx); err != nil {
+		return Verdict{}, fmt.Errorf("make effect: %w", err)
+	}
+	if _, err := s.Complete(ctx, o.Claim, Answer{Resource: it.Resource}); err != nil {
+		return Verdict{}, err
+	}
+	return Verdict{Claimed}, nil
+}
+
+// judge is how a row stands for another claim on its key, as far as a batch can tell.
+func (s *standing) judge(h Hash) Kind {
+	switch {
+	case !s.seen || s.forgotten:
+		return Unsettled
+	case s.hash != h.text:
+		if method, _, _ := strings.Cut(s.hash, ":"); method != h.Method() {
+			return Unsettled
+		}
+		return Conflict
+	case s.completed:
+		return Completed
+	case s.leasePassed:
+		return Unsettled
+	default:
+		return Processing
+	}
+}

@@ -1,0 +1,282 @@
+package idempotency
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// DB is what the statements run on: a pool, a connection or a transaction of pgx.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// Record is one row. LeasePassed, Forgotten and Remaining were computed by the database in the statement
+// that read it: no caller compares a stored time with a clock of its own.
+type Record struct {
+	Identity
+	Hash      string
+	Completed bool
+	Answer    Answer
+
+	LeasePassed bool
+	Forgotten   bool          // past its retention, not swept yet
+	Remaining   time.Duration // of the lease; negative once it has passed
+}
+
+// Repository owns the SQL: each method is one atomic change of one key, and judges nothing. A nil Record
+// is the ordinary answer of a change whose condition did not hold.
+type Repository struct {
+	db       DB
+	nested   bool // in a caller's transaction, which an error must not abort
+	lockWait time.Duration
+}
+
+// Terms are what a claim is made with. Durations, not instants: the database's clock makes the instants.
+type Terms struct {
+	Identity
+	Hash      Hash
+	Lease     time.Duration
+	Retention time.Duration // at least Lease
+}
+
+const recordColumns = `id, lease_token, request_hash, status = 'completed', response::text, resource_type, resource_id,
+	lease_expires_at <= clock_timestamp(), retain_until <= clock_timestamp(), lease_expires_at - clock_timestamp()`
+
+// clock_timestamp and not now(): a lease must not be born old in a long transaction. It is called once,
+// so that retain_until is never below lease_expires_at.
+const insertSQL = `
+	INSERT INTO agent.idempotency_keys
+	       (id, organization_id, scope, key, request_hash, lease_token, claimed_at, lease_expires_at, retain_until)
+	SELECT $1, $2, $3, $4, $5, $6, t.now, t.now + $7::interval, t.now + $8::interval
+	  FROM clock_timestamp() AS t(now)
+	 WHERE current_setting('transaction_isolation') = 'read committed'
+	    ON CONFLICT (organization_id, scope, key) DO NOTHING`
+
+const getSQL = `
+	SELECT current_setting('transaction_isolation'), ` + recordColumns + `
+	  FROM (SELECT) AS one
+	  LEFT JOIN agent.idempotency_keys ON organization_id = $1 AND scope = $2 AND key = $3`
+
+// TryClaim inserts the key unless it is there, and returns the row that then stands: the caller's, if it
+// has the caller's token. Nil: the row that stood in the way vanished in between. Two statements, so that
+// the second sees a row that the first has waited for; one statement would find nothing.
+func (r *Repository) TryClaim(ctx context.Context, ref Ref, t Terms) (*Record, error) {
+	var found *Record
+	err := r.send(ctx, func(b *pgx.Batch) {
+		b.Queue(insertSQL, t.ID, ref.Organization, ref.Scope.name, ref.Key.text, t.Hash.text, t.Token, t.Lease, t.Retention)
+		b.Queue(getSQL, ref.Organization, ref.Scope.name, ref.Key.text).Query(func(rows pgx.Rows) (err error) {
+			found, err = scanStanding(rows)
+			return err
+		})
+	})
+	return found, err
+}
+
+// Get returns the row of the key, and nil when there is none. It writes nothing and waits for nobody.
+func (r *Repository) Get(ctx context.Context, ref Ref) (*Record, error) {
+	rows, err := r.db.Query(ctx, getSQL, ref.Organization, ref.Scope.name, ref.Key.text)
+	if err != nil {
+		return nil, err
+	}
+	return scanStanding(rows)
+}
+
+const reclaimSQL = `
+	UPDATE agent.idempotency_keys
+	   SET lease_token = $3, claimed_at = clock_timestamp(), lease_expires_at = clock_timestamp() + $4::interval,
+	       retain_until = greatest(retain_until, clock_timestamp() + $5::interval)
+	 WHERE id = $1 AND lease_token = $2 AND status = 'processing' AND lease_expires_at <= clock_timestamp()
+	RETURNING ` + recordColumns
+
+// Reclaim moves a passed lease from the token that the caller saw to its own. Nil: another worker was
+// faster, or the claim ended. It never shortens the retention.
+func (r *Repository) Reclaim(ctx context.Context, seen Identity, t Terms) (*Record, error) {
+	return r.change(ctx, reclaimSQL, seen.ID, seen.Token, t.Token, t.Lease, t.Retention)
+}
+
+const takeOverSQL = `
+	UPDATE agent.idempotency_keys
+	   SET id = $3, lease_token = $4, request_hash = $5, status = 'processing',
+	       response = NULL, resource_type = NULL, resource_id = NULL, claimed_at = clock_timestamp(),
+	       lease_expires_at = clock_timestamp() + $6::interval, retain_until = clock_timestamp() + $7::interval
+	 WHERE id = $1 AND lease_token = $2 AND retain_until <= clock_timestamp()
+	RETURNING ` + recordColumns
+
+// TakeOver makes a row that is past its retention, and not swept yet, a new claim: nothing of the old one
+// is left, and the old id and token can end nothing. Nil: another worker or the sweep was faster.
+func (r *Repository) TakeOver(ctx context.Context, seen Identity, t Terms) (*Record, error) {
+	return r.change(ctx, takeOverSQL, seen.ID, seen.Token, t.ID, t.Token, t.Hash.text, t.Lease, t.Retention)
+}
+
+const extendSQL = `
+	UPDATE agent.idempotency_keys
+	   SET lease_expires_at = clock_timestamp() + $3::interval,
+	       retain_until = greatest(retain_until, clock_timestamp() + $3::interval)
+	 WHERE id = $1 AND lease_token = $2 AND status = 'processing'
+	RETURNING ` + recordColumns
+
+// Extend gives a claim that is still held a whole lease again. Nil: the claim moved on or ended.
+func (r *Repository) Extend(ctx context.Context, held Identity, lease time.Duration) (*Record, error) {
+	return r.change(ctx, extendSQL, held.ID, held.Token, lease)
+}
+
+// Without the condition on status a second completion would overwrite the first answer. No condition on
+// the lease: an effect that was made late was made, unless another worker took the claim over. Neither
+// retain_until nor the lease is touched, so that the update needs no new index entry.
+const completeSQL = `
+	UPDATE agent.idempotency_keys
+	   SET status = 'completed', response = $3::text::json, resource_type = $4, resource_id = $5
+	 WHERE id = $1 AND lease_token = $2 AND status = 'processing'
+	RETURNING ` + recordColumns
+
+// Complete stores the answer under the fence. Nil: the claim moved on or had ended.
+func (r *Repository) Complete(ctx context.Context, held Identity, a Answer) (*Record, error) {
+	response, typ, id := a.columns()
+	return r.change(ctx, completeSQL, held.ID, held.Token, response, typ, id)
+}
+
+const releaseSQL = `DELETE FROM agent.idempotency_keys WHERE id = $1 AND lease_token = $2 AND status = 'processing'`
+
+// Release deletes an unfinished claim under the fence. False: the claim moved on or had ended.
+func (r *Repository) Release(ctx context.Context, held Identity) (bool, error) {
+	var gone bool
+	err := r.send(ctx, func(b *pgx.Batch) {
+		b.Queue(releaseSQL, held.ID, held.Token).Exec(func(tag pgconn.CommandTag) error {
+			gone = tag.RowsAffected() == 1
+			return nil
+		})
+	})
+	return gone, err
+}
+
+const heldSQL = `SELECT ` + recordColumns + ` FROM agent.idempotency_keys WHERE id = $1 AND lease_token = $2`
+
+// Held returns the row that still carries the claim's id and token, and nil when there is none.
+func (r *Repository) Held(ctx context.Context, held Identity) (*Record, error) {
+	rows, err := r.db.Query(ctx, heldSQL, held.ID, held.Token)
+	if err != nil {
+		return nil, err
+	}
+	return scanOne(rows)
+}
+
+// change runs a statement that returns the row it changed, or none.
+func (r *Repository) change(ctx context.Context, sql string, args ...any) (*Record, error) {
+	var changed *Record
+	err := r.send(ctx, func(b *pgx.Batch) {
+		b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+			changed, err = scanOne(rows)
+			return err
+		})
+	})
+	return changed, err
+}
+
+const (
+	waitSQL = `SELECT set_config('lock_timeout', $1, true)`
+	// In a caller's transaction the setting must be the caller's again afterwards.
+	lendSQL = `SELECT set_config('idempotency.lock_timeout', current_setting('lock_timeout'), true),
+	                  set_config('lock_timeout', $1, true)`
+	returnSQL    = `SELECT set_config('lock_timeout', current_setting('idempotency.lock_timeout'), true)`
+	savepointSQL = `SAVEPOINT idempotency`
+	releaseToSQL = `RELEASE SAVEPOINT idempotency`
+	rollbackSQL  = `ROLLBACK TO SAVEPOINT idempotency`
+)
+
+// send runs statements in one round trip, with their waits for locks bounded. On their own they are one
+// implicit transaction; in a caller's transaction they stand behind a savepoint, so that an error leaves
+// the caller's work as it was.
+func (r *Repository) send(ctx context.Context, queue func(*pgx.Batch)) error {
+	b := &pgx.Batch{}
+	wait := strconv.FormatInt(max(r.lockWait.Milliseconds(), 1), 10) + "ms"
+	if !r.nested {
+		b.Queue(waitSQL, wait)
+		queue(b)
+		return explain(r.db.SendBatch(ctx, b).Close())
+	}
+	b.Queue(savepointSQL)
+	b.Queue(lendSQL, wait)
+	queue(b)
+	b.Queue(returnSQL)
+	b.Queue(releaseToSQL)
+	err := r.db.SendBatch(ctx, b).Close()
+	if err == nil {
+		return nil
+	}
+	if !acknowledgementLost(ctx, err) {
+		if _, back := r.db.Exec(ctx, rollbackSQL); back == nil {
+			_, back = r.db.Exec(ctx, releaseToSQL)
+			err = errors.Join(err, back)
+		}
+	}
+	return explain(err)
+}
+
+// scanStanding reads what getSQL answers: one row, of nulls when the key is not there.
+func scanStanding(rows pgx.Rows) (*Record, error) {
+	defer rows.Close()
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return nil, err
+		}
+		return nil, errors.New("no row for a key")
+	}
+	var isolation string
+	rec, err := scanRecord(rows, &isolation)
+	if err != nil {
+		return nil, err
+	}
+	if isolation != "read committed" {
+		return nil, fmt.Errorf("%w (it is %s)", ErrIsolation, isolation)
+	}
+	return rec, nil
+}
+
+// scanOne reads at most one record.
+func scanOne(rows pgx.Rows) (*Record, error) {
+	defer rows.Close()
+	if !rows.Next() {
+		return nil, rows.Err()
+	}
+	return scanRecord(rows)
+}
+
+// scanRecord reads recordColumns behind the columns in before. Nil: all of them are null.
+func scanRecord(rows pgx.Rows, before ...any) (*Record, error) {
+	var (
+		id, token                         *uuid.UUID
+		hash, response, typ, resource     *string
+		completed, leasePassed, forgotten *bool
+		remaining                         *time.Duration
+	)
+	err := rows.Scan(append(before, &id, &token, &hash, &completed, &response, &typ, &resource,
+		&leasePassed, &forgotten, &remaining)...)
+	if err != nil || id == nil {
+		return nil, err
+	}
+	rec := &Record{
+		Identity:    Identity{ID: *id, Token: *token},
+		Hash:        *hash,
+		Completed:   *completed,
+		LeasePassed: *leasePassed,
+		Forgotten:   *forgotten,
+		Remaining:   *remaining,
+	}
+	if response != nil {
+		rec.Answer.Response = json.RawMessage(*response)
+	}
+	if typ != nil && resource != nil {
+		rec.Answer.Resource = ResourceRef{Type: *typ, ID: *resource}
+	}
+	return rec, nil
+}

@@ -1,0 +1,71 @@
+package idempotency
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// MaxLease bounds the lease that a caller may ask for.
+const MaxLease = 30 * day
+
+// retentions says how long a scope's keys are remembered. The longest prefix that ends in a dot wins over
+// a shorter one, a whole name over every prefix. It is at least twice the longest time for which a sender
+// repeats itself, and a constant: the lease is what a caller chooses.
+var retentions = map[string]time.Duration{
+	// A tool's key is the journal of its run, and a run may wait for an approval for as long as its
+	// definition may last: 30 days, for every tool.
+	"tool.":    30 * day,
+	"surface.": day,
+	"http.":    day,
+	"webhook.": 7 * day,
+	// Nylas gives up within a day.
+	"webhook.nylas": day,
+	// Slack's delayed retries run past 24 hours.
+	"webhook.slack": 2 * day,
+}
+
+var scopeForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9][a-z0-9_-]*)+$`)
+
+// Scope names an operation and knows how long its answers are remembered. Only NewScope makes one.
+type Scope struct {
+	name      string
+	retention time.Duration
+}
+
+// NewScope returns the scope of that name, for example tool.email.send or webhook.nylas: at most 100
+// lower-case letters, digits, underscores and hyphens in parts joined by dots. A name for which no
+// retention is known wraps ErrScope.
+func NewScope(name string) (Scope, error) {
+	if len(name) > 100 || !scopeForm.MatchString(name) {
+		return Scope{}, fmt.Errorf("%w: %.120q is not parts of lower-case letters joined by dots", ErrScope, name)
+	}
+	if d, ok := retentions[name]; ok {
+		return Scope{name, d}, nil
+	}
+	for at := strings.LastIndexByte(name, '.'); at > 0; at = strings.LastIndexByte(name[:at], '.') {
+		if d, ok := retentions[name[:at+1]]; ok {
+			return Scope{name, d}, nil
+		}
+	}
+	return Scope{}, fmt.Errorf("%w: %q", ErrScope, name)
+}
+
+// String is the scope's name.
+func (s Scope) String() string { return s.name }
+
+// Retention is how long a key of the scope is remembered from its claim on. A longer lease raises it.
+func (s Scope) Retention() time.Duration { return s.retention }
+
+// retain is the retention raised to the lease: a claim is never forgotten while it is held.
+func (s Scope) retain(lease time.Duration) time.Duration { return max(s.retention, lease) }
+
+func validateLease(lease time.Duration) error {
+	if lease < time.Millisecond || lease > MaxLease {
+		return fmt.Errorf("%w, not %s", ErrLease, lease)
+	}
+	return nil
+}

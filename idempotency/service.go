@@ -1,0 +1,182 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// DefaultLockWait is how long a claim waits for an open transaction that holds its key.
+	DefaultLockWait = 200 * time.Millisecond
+
+	// maxRounds is how often a claim looks again when the key changes hands under its eyes. Sixteen
+	// workers on three keys with leases of 20 ms needed five.
+	maxRounds = 8
+	// maxResends is how often a statement is repeated after its connection was lost.
+	maxResends = 2
+)
+
+// Options change what a Service does by itself. The zero value is good.
+type Options struct {
+	LockWait time.Duration // DefaultLockWait if zero
+	Observer Observer      // told of every outcome and ending; may be nil
+}
+
+// Service owns what a duplicate means. It is safe for concurrent use.
+type Service struct {
+	repo     Repository
+	observer Observer
+}
+
+// NewService returns a Service on the pool. Its connections must reach a primary, never a standby.
+func NewService(pool *pgxpool.Pool, o Options) *Service {
+	if o.LockWait <= 0 {
+		o.LockWait = DefaultLockWait
+	}
+	return &Service{repo: Repository{db: pool, lockWait: o.LockWait}, observer: o.Observer}
+}
+
+// In returns the Service in a caller's transaction, for an effect that is a row: claim, effect and
+// completion commit or roll back together, and nobody sees the key as processing. The transaction must be
+// READ COMMITTED and is used for nothing else meanwhile. Each call stands behind a savepoint, so that an
+// error such as ErrLockTimeout leaves the transaction usable, its lock_timeout unchanged. A lost fence is
+// ErrFenceLost here. Nothing is repeated after a lost connection: the transaction is gone with it.
+func (s *Service) In(tx pgx.Tx) *Service {
+	t := *s
+	t.repo.db, t.repo.nested = tx, true
+	return &t
+}
+
+// Read tells how the key stands without claiming it, and never writes. Absent means that there is no
+// answer, not that there is no row: a claim whose lease passed belongs to a worker that is gone.
+func (s *Service) Read(ctx context.Context, r Ref, f Fingerprint) (Outcome, error) {
+	if err := validate(r, f); err != nil {
+		return Outcome{}, err
+	}
+	rec, err := s.repo.Get(ctx, r)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("read key: %w", explain(err))
+	}
+	o := outcome(r, f, rec)
+	s.observe(ctx, Event{Op: OpRead, Ref: r, Kind: o.Kind})
+	return o, nil
+}
+
+// outcome judges a row that another worker wrote. Absent: it may be taken.
+func outcome(r Ref, f Fingerprint, rec *Record) Outcome {
+	o := Outcome{Kind: Absent, ref: r}
+	switch {
+	case rec == nil || rec.Forgotten:
+	case !same(f, rec.Hash): // before the lease: a dead claim for other content is still a conflict
+		o.Kind = Conflict
+	case rec.Completed:
+		o.Kind, o.Answer = Completed, rec.Answer
+	case !rec.LeasePassed:
+		o.Kind, o.RetryAfter = Processing, rec.Remaining
+	}
+	return o
+}
+
+// Claim takes the key for the caller, or tells how it stands. The lease is how long the effect may take:
+// its time-out and a margin. Once it has passed, the next caller reclaims the key.
+func (s *Service) Claim(ctx context.Context, r Ref, f Fingerprint, lease time.Duration) (Outcome, error) {
+	return s.ClaimAs(ctx, Mint(), r, f, lease)
+}
+
+// ClaimAs is Claim under an Identity that the caller minted, for a caller that may have to repeat the
+// claim after an uncertain COMMIT of its own. What such a repeat finds done is Completed and Own.
+func (s *Service) ClaimAs(ctx context.Context, who Identity, r Ref, f Fingerprint, lease time.Duration) (Outcome, error) {
+	if err := validate(r, f); err != nil {
+		return Outcome{}, err
+	}
+	if err := who.validate(); err != nil {
+		return Outcome{}, err
+	}
+	if err := validateLease(lease); err != nil {
+		return Outcome{}, err
+	}
+	started := time.Now()
+	c := &claiming{s: s, ref: r, fingerprint: f, terms: Terms{
+		Identity: who, Hash: f.Current(), Lease: lease, Retention: r.Scope.retain(lease),
+	}}
+	o, err := c.run(ctx)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("claim key: %w", err)
+	}
+	s.observe(ctx, Event{Op: OpClaim, Ref: r, Kind: o.Kind, Reclaimed: o.Claim != nil && o.Claim.Reclaimed, Took: time.Since(started)})
+	return o, nil
+}
+
+// Complete stores the answer and ends the claim for good. Recorded is false when the claim moved on, and
+// then the caller does nothing: another worker owns the key. A claim whose lease passed and that nobody
+// reclaimed is completed: its effect was made. Repeating a Complete keeps the first answer and is true. A response that cannot be
+// kept is replaced by a stub; see Answer.Unkept.
+func (s *Service) Complete(ctx context.Context, c *Claim, a Answer) (recorded bool, err error) {
+	if err := a.validate(); err != nil {
+		return false, err
+	}
+	err = s.resend(ctx, func() error {
+		rec, err := s.repo.Complete(ctx, c.Identity, a)
+		if err == nil && rec == nil { // moved on, or completed by a call whose answer was lost
+			rec, err = s.repo.Held(ctx, c.Identity)
+		}
+		recorded = rec != nil && rec.Completed
+		return err
+	})
+	return s.ended(ctx, c, OpComplete, recorded, err)
+}
+
+// Release gives an unfinished claim back after a failure that is worth repeating and certainly had no
+// effect: the next caller claims the key anew. Released is false when the claim moved on or had ended;
+// the caller does nothing then.
+func (s *Service) Release(ctx context.Context, c *Claim) (released bool, err error) {
+	err = s.resend(ctx, func() error {
+		gone, err := s.repo.Release(ctx, c.Identity)
+		released = released || gone
+		return err
+	})
+	return s.ended(ctx, c, OpRelease, released, err)
+}
+
+func (s *Service) ended(ctx context.Context, c *Claim, op Op, held bool, err error) (bool, error) {
+	if err != nil {
+		return false, fmt.Errorf("%s claim: %w", op, explain(err))
+	}
+	s.observe(ctx, Event{Op: op, Ref: c.Ref, Kind: Claimed, Reclaimed: c.Reclaimed, FenceLost: !held})
+	if !held && s.repo.nested {
+		return false, ErrFenceLost
+	}
+	return held, nil
+}
+
+// resend runs a statement, again when its connection was lost before the answer came. The statements
+// recognise what an earlier sending did.
+func (s *Service) resend(ctx context.Context, send func() error) error {
+	for n := 0; ; n++ {
+		err := send()
+		if err == nil || s.repo.nested || n == maxResends || !acknowledgementLost(ctx, err) {
+			return err
+		}
+	}
+}
+
+func validate(r Ref, f Fingerprint) error {
+	if err := r.validate(); err != nil {
+		return err
+	}
+	if f == nil || f.Current().text == "" {
+		return ErrHash
+	}
+	return nil
+}
+
+func (i Identity) validate() error {
+	if i.ID == (Identity{}).ID || i.Token == (Identity{}).Token {
+		return ErrIdentity
+	}
+	return nil
+}

@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -219,42 +218,12 @@ func (e *Effects) Verdicts() []Verdict {
 			row = &e.found[at[e.first[i]]]
 		}
 		if row.mine && e.first[i] == int32(i) {
-			verdicts[i].Kind = Claimed
+			verdicts[i] = Claimed
 			continue
 		}
-		verdicts[i].Kind = row.judge(e.items[i].Hash)
+		verdicts[i] = row.judge(e.items[i].Hash)
 	}
 	return verdicts
-}
-
-// ClaimWithEffect is the same for one item, in the transaction that the Service was bound to with In: it
-// claims the key, also one whose lease passed, that is past its retention or whose hash is of another
-// method, then makes the effect and completes. Claimed: the effect was made, now or by an earlier
-// transaction under the same ID and Token. Nothing holds before the transaction is committed, and an
-// error of the effect must roll it back.
-func (s *Service) ClaimWithEffect(ctx context.Context, it Item, f Fingerprint, lease time.Duration, effect func(context.Context) error) (Verdict, error) {
-	if !s.repo.nested {
-		return Verdict{}, errNoTransaction
-	}
-	if err := it.validate(); err != nil {
-		return Verdict{}, err
-	}
-	o, err := s.ClaimAs(ctx, Identity{ID: it.ID, Token: it.Token}, it.Ref, f, lease)
-	switch {
-	case err != nil:
-		return Verdict{}, err
-	case o.Own:
-		return Verdict{Claimed}, nil
-	case o.Kind != Claimed:
-		return Verdict{o.Kind}, nil
-	}
-	if err := effect(ctx); err != nil {
-		return Verdict{}, fmt.Errorf("make effect: %w", err)
-	}
-	if _, err := s.Complete(ctx, o.Claim, Answer{Resource: it.Resource}); err != nil {
-		return Verdict{}, err
-	}
-	return Verdict{Claimed}, nil
 }
 
 // judge is how a row stands for another claim on its key, as far as a batch can tell.

@@ -61,11 +61,7 @@ func (b *bundle) settle(ctx context.Context, items []idempotency.Item) ([]idempo
 		_, _ = conn.Exec(context.Background(), `ROLLBACK`)
 		return nil, err
 	}
-	var kinds []idempotency.Kind
-	for _, v := range e.Verdicts() {
-		kinds = append(kinds, v.Kind)
-	}
-	return kinds, nil
+	return e.Verdicts(), nil
 }
 
 func (b *bundle) wantSettled(items []idempotency.Item, want ...idempotency.Kind) {
@@ -244,20 +240,27 @@ func TestOneDeliveryIsSettledAloneInATransaction(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
-	alone := func(it idempotency.Item, f idempotency.Fingerprint) idempotency.Kind {
+	alone := func(it idempotency.Item, f idempotency.Fingerprint) (kind idempotency.Kind) {
 		t.Helper()
-		var v idempotency.Verdict
-		err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) (err error) {
-			v, err = b.keys.In(tx).ClaimWithEffect(t.Context(), it, f, lease, func(ctx context.Context) error {
-				_, err := tx.Exec(ctx, `INSERT INTO journal VALUES ($1, '')`, it.ID)
+		err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+			keys := b.keys.In(tx)
+			o, err := keys.ClaimAs(t.Context(), idempotency.Identity{ID: it.ID, Token: it.Token}, it.Ref, f, lease)
+			if kind = o.Kind; o.Own {
+				kind = idempotency.Claimed
+			}
+			if err != nil || o.Claim == nil {
 				return err
-			})
+			}
+			if _, err := tx.Exec(t.Context(), `INSERT INTO journal VALUES ($1, '')`, it.ID); err != nil {
+				return err
+			}
+			_, err = keys.Complete(t.Context(), o.Claim, idempotency.Answer{Resource: it.Resource})
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return v.Kind
+		return kind
 	}
 	want := func(got, want idempotency.Kind, effects int) {
 		t.Helper()

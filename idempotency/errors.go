@@ -40,8 +40,6 @@ var (
 	ErrInFlight = errors.New("idempotency: claim in flight")
 	// ErrMismatch is what a *MismatchError is: never retry, a key was reused for other content.
 	ErrMismatch = errors.New("idempotency: KEY_MISMATCH")
-
-	errNoTransaction = errors.New("idempotency: not in a transaction, use Service.In")
 )
 
 // InFlightError says that another worker holds a live lease on the key.

@@ -58,10 +58,8 @@ const (
 	Unsettled Kind = "unsettled"
 )
 
-// Verdict is how one item stands whose effect shares a transaction with its claim.
-type Verdict struct {
-	Kind Kind
-}
+// Verdict is the Kind that a batch of Effects answers for one item: any but Absent.
+type Verdict = Kind
 
 // Identity is what a claim is recognised by: the row's id and the fence. One worker mints it once for one
 // claim; a repeat with the same Identity after an uncertain answer recognises its own row. Two workers

@@ -1,0 +1,112 @@
+package drops
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// What is kept of one origin's drops in a minute. A vendor that sends nothing but drops, all day, fills no
+// disk; and an operator needs a few to see why.
+const (
+	bodiesAMinute = 100  // rows that keep the request: its headers and body
+	rowsAMinute   = 1000 // rows in all
+)
+
+// maxOrigins bounds the limiter's memory, about 1 MB. Origins are real: whoever is one holds a secret.
+const maxOrigins = 10_000
+
+// Origin is what drops are bounded by: the source or the job whose secret verified them, and the reason.
+type Origin struct {
+	Verifier uuid.UUID
+	Reason   Reason
+}
+
+// Keep says what to keep of one drop.
+type Keep struct {
+	Row  bool // it has a row of its own
+	Body bool // and the row keeps the request
+	// Count is how many drops the row stands for: itself, and those before it that had none. 0 without a row.
+	Count int
+}
+
+// Limiter bounds what is kept of drops, in this process. Each minute the first 100 of an origin keep their
+// request, those up to 1,000 a bare row, and the others are added to the count of the origin's next row.
+// It is safe for concurrent use.
+type Limiter struct {
+	mu     sync.Mutex
+	minute map[Origin]*minute
+	swept  time.Time
+}
+
+type minute struct {
+	start time.Time
+	rows  int
+	owed  int // drops that no row stands for yet
+}
+
+// NewLimiter returns a limiter that has seen no drop.
+func NewLimiter() *Limiter {
+	return &Limiter{minute: make(map[Origin]*minute)}
+}
+
+// Admit says what to keep of one more drop. An instant before one that it was given already belongs to
+// the minute that runs.
+func (l *Limiter) Admit(origin Origin, now time.Time) Keep {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.of(origin, now)
+	if now.Sub(m.start) >= time.Minute {
+		m.start, m.rows = now, 0
+	}
+	if m.rows >= rowsAMinute {
+		m.owed++
+		return Keep{}
+	}
+	keep := Keep{Row: true, Body: m.rows < bodiesAMinute, Count: 1 + m.owed}
+	m.rows++
+	m.owed = 0
+	return keep
+}
+
+// Return takes back an admission whose row could not be written and whose drop has failed. The drops that
+// the row would have stood for besides are added to the next one.
+func (l *Limiter) Return(origin Origin, keep Keep, now time.Time) {
+	if keep.Count < 2 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.of(origin, now).owed += keep.Count - 1
+}
+
+// of returns the origin's minute, which it makes room for.
+func (l *Limiter) of(origin Origin, now time.Time) *minute {
+	if m, ok := l.minute[origin]; ok {
+		return m
+	}
+	l.forget(now)
+	m := &minute{start: now}
+	l.minute[origin] = m
+	return m
+}
+
+// forget drops the origins whose minute has passed and that owe nothing, at most once a minute. When that
+// makes no room, any one goes: with so many origins at once, its bound is not what protects the disk.
+func (l *Limiter) forget(now time.Time) {
+	if now.Sub(l.swept) >= time.Minute {
+		l.swept = now
+		for origin, m := range l.minute {
+			if m.owed == 0 && now.Sub(m.start) >= time.Minute {
+				delete(l.minute, origin)
+			}
+		}
+	}
+	for origin := range l.minute {
+		if len(l.minute) < maxOrigins {
+			return
+		}
+		delete(l.minute, origin)
+	}
+}

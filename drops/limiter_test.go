@@ -1,0 +1,151 @@
+package drops
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+)
+
+func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// admit asks for n drops of the origin at one instant and sums what is kept of them.
+func admit(l *Limiter, origin Origin, now time.Time, n int) (rows, bodies, count int) {
+	for range n {
+		keep := l.Admit(origin, now)
+		if keep.Row {
+			rows++
+		}
+		if keep.Body {
+			bodies++
+		}
+		count += keep.Count
+	}
+	return rows, bodies, count
+}
+
+func anOrigin() Origin { return Origin{Verifier: uuid.New(), Reason: UnknownJob} }
+
+func TestAMinuteKeepsAHundredRequestsAndAThousandRows(t *testing.T) {
+	t.Parallel()
+	origin := anOrigin()
+	for i, want := range map[int]Keep{
+		1:    {Row: true, Body: true, Count: 1},
+		100:  {Row: true, Body: true, Count: 1},
+		101:  {Row: true, Count: 1},
+		1000: {Row: true, Count: 1},
+		1001: {},
+		5000: {},
+	} {
+		fresh := NewLimiter()
+		admit(fresh, origin, noon(), i-1)
+		if diff := cmp.Diff(want, fresh.Admit(origin, noon().Add(59*time.Second))); diff != "" {
+			t.Errorf("drop %d of a minute (-want +got):\n%s", i, diff)
+		}
+	}
+	rows, bodies, count := admit(NewLimiter(), origin, noon(), 5000)
+	if rows != 1000 || bodies != 100 || count != 1000 {
+		t.Errorf("5,000 drops: %d rows, %d requests, standing for %d; want 1000, 100, 1000", rows, bodies, count)
+	}
+}
+
+func TestTheNextMinutesFirstRowStandsForThoseWithoutOne(t *testing.T) {
+	t.Parallel()
+	l, origin := NewLimiter(), anOrigin()
+	admit(l, origin, noon(), 1007)
+	got := []Keep{l.Admit(origin, noon().Add(time.Minute)), l.Admit(origin, noon().Add(time.Minute))}
+	want := []Keep{{Row: true, Body: true, Count: 8}, {Row: true, Body: true, Count: 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("a minute later (-want +got):\n%s", diff)
+	}
+}
+
+func TestOriginsAreBoundedApart(t *testing.T) {
+	t.Parallel()
+	l, origin := NewLimiter(), anOrigin()
+	admit(l, origin, noon(), 2000)
+	for name, other := range map[string]Origin{
+		"another verifier": {Verifier: uuid.New(), Reason: origin.Reason},
+		"another reason":   {Verifier: origin.Verifier, Reason: Malformed},
+	} {
+		if diff := cmp.Diff(Keep{Row: true, Body: true, Count: 1}, l.Admit(other, noon())); diff != "" {
+			t.Errorf("%s beside a flood (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Requests are settled out of order, and one that was kept on disk is old.
+func TestAnEarlierInstantBelongsToTheMinuteThatRuns(t *testing.T) {
+	t.Parallel()
+	l, origin := NewLimiter(), anOrigin()
+	admit(l, origin, noon(), 500)
+	admit(l, origin, noon().Add(-time.Hour), 500)
+	if keep := l.Admit(origin, noon().Add(time.Second)); keep.Row {
+		t.Error("an old instant began a minute of its own")
+	}
+}
+
+func TestWhatAFailedRowStoodForGoesToTheNext(t *testing.T) {
+	t.Parallel()
+	l, origin := NewLimiter(), anOrigin()
+	admit(l, origin, noon(), 1005)
+	later := noon().Add(time.Minute)
+	keep := l.Admit(origin, later) // itself and 5 others
+	l.Return(origin, keep, later)
+	l.Return(origin, l.Admit(origin, later), later)
+	if got := l.Admit(origin, later); got.Count != 6 {
+		t.Errorf("the next row stands for %d drops, want 6", got.Count)
+	}
+	if got := l.Admit(origin, later); got.Count != 1 {
+		t.Errorf("and the one after it for %d, want 1", got.Count)
+	}
+}
+
+func TestIdleOriginsAreForgotten(t *testing.T) {
+	t.Parallel()
+	l, owing := NewLimiter(), anOrigin()
+	for range 100 {
+		l.Admit(anOrigin(), noon())
+	}
+	admit(l, owing, noon(), 1003)
+	l.Admit(anOrigin(), noon().Add(2*time.Minute))
+	if got := len(l.minute); got != 2 {
+		t.Errorf("%d origins are remembered, want the new one and the one that owes", got)
+	}
+	if got := l.Admit(owing, noon().Add(time.Hour)); got.Count != 4 {
+		t.Errorf("the next row stands for %d drops, want 4", got.Count)
+	}
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	l := NewLimiter()
+	for range maxOrigins + 500 {
+		if keep := l.Admit(anOrigin(), noon()); !keep.Row {
+			t.Fatal("a new origin's drop has no row")
+		}
+	}
+	if got := len(l.minute); got > maxOrigins {
+		t.Errorf("%d origins are remembered, want at most %d", got, maxOrigins)
+	}
+}
+
+func TestNoDropIsLostBetweenConcurrentCallers(t *testing.T) {
+	t.Parallel()
+	l, origin := NewLimiter(), anOrigin()
+	var calling sync.WaitGroup
+	counts := make([]int, 8)
+	for i := range counts {
+		calling.Go(func() { _, _, counts[i] = admit(l, origin, noon(), 500) })
+	}
+	calling.Wait()
+	total := l.Admit(origin, noon().Add(time.Minute)).Count - 1
+	for _, n := range counts {
+		total += n
+	}
+	if total != 4000 {
+		t.Errorf("the rows stand for %d drops, want 4000", total)
+	}
+}

@@ -1,0 +1,145 @@
+package drops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// ErrNotFound says that no drop has the id: it never had a row, or its row was swept.
+var ErrNotFound = errors.New("no such drop")
+
+// Store reads and sweeps the kept drops. It is safe for concurrent use.
+type Store struct {
+	pool *pgxpool.Pool
+}
+
+// NewStore returns a store over the pool, which stays the caller's.
+func NewStore(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
+
+// MaxList is how many drops one List returns at most.
+const MaxList = 1000
+
+// Filter says which drops to list. A zero field asks for nothing.
+type Filter struct {
+	Reason       Reason
+	Provider     string
+	Organization uuid.UUID
+	Job          uuid.UUID // the job that was resolved, or that the URL named
+	Since        time.Time // stored then or later
+	Limit        int       // 1 to MaxList
+	After        Cursor    // where the last List ended
+}
+
+// Cursor is a place in a list. The zero value is its beginning.
+type Cursor struct {
+	StoredAt time.Time
+	ID       uuid.UUID
+}
+
+// Cursor returns the place of the drop in a list: what comes after it is next.
+func (k *Kept) Cursor() Cursor { return Cursor{StoredAt: k.StoredAt, ID: k.ID} }
+
+// The bounds on stored_at alone are what the index is for. A row comparison gives it one too.
+const listSQL = `
+SELECT id, reason, detail, provider, organization_id, job_id, verified_by, verifier_id, path_job, path_source,
+       request_id, request_seed, position, delivery_key, event_type, request_hash, count, received_at, stored_at,
+       NULL::text, NULL::text, NULL::text, NULL::bytea
+  FROM agent.webhook_drops
+ WHERE stored_at >= coalesce($1, '-infinity'::timestamptz)
+   AND (stored_at, id) < (coalesce($2, 'infinity'::timestamptz), $3)
+   AND ($4 = '' OR reason = $4)
+   AND ($5 = '' OR provider = $5)
+   AND ($6::uuid IS NULL OR organization_id = $6)
+   AND ($7::uuid IS NULL OR job_id = $7 OR path_job = $7)
+ ORDER BY stored_at DESC, id DESC
+ LIMIT $8`
+
+// List returns the drops that the filter asks for, the newest first, without their requests.
+func (s *Store) List(ctx context.Context, f Filter) ([]Kept, error) {
+	if f.Limit < 1 || f.Limit > MaxList {
+		return nil, fmt.Errorf("list drops: limit %d is not between 1 and %d", f.Limit, MaxList)
+	}
+	rows, err := s.pool.Query(ctx, listSQL, known(f.Since), known(f.After.StoredAt), f.After.ID,
+		string(f.Reason), f.Provider, known(f.Organization), known(f.Job), f.Limit)
+	if err != nil {
+		return nil, fmt.Errorf("list drops: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, scan)
+	if err != nil {
+		return nil, fmt.Errorf("list drops: %w", err)
+	}
+	return list, nil
+}
+
+// A row without the body takes it from the row of its request that carries it. All of a request's rows say
+// the same of its headers and types, so they come from there too where the row has none of its own.
+const findSQL = `
+SELECT d.id, d.reason, d.detail, d.provider, d.organization_id, d.job_id, d.verified_by, d.verifier_id,
+       d.path_job, d.path_source, d.request_id, d.request_seed, d.position, d.delivery_key, d.event_type,
+       d.request_hash, d.count, d.received_at, d.stored_at,
+       r.headers::text, r.content_type, r.content_encoding, r.body
+  FROM agent.webhook_drops d
+  LEFT JOIN LATERAL (
+       SELECT headers, content_type, content_encoding, body
+         FROM agent.webhook_drops
+        WHERE request_id = d.request_id AND body IS NOT NULL
+        ORDER BY position, id
+        LIMIT 1) r ON true
+ WHERE d.id = $1`
+
+// Find returns a drop with its request, which may lie with another drop of the same request. Without one,
+// Headers is empty and Body nil. It returns ErrNotFound when there is no such drop.
+func (s *Store) Find(ctx context.Context, id uuid.UUID) (Kept, error) {
+	rows, err := s.pool.Query(ctx, findSQL, id)
+	if err != nil {
+		return Kept{}, fmt.Errorf("find drop: %w", err)
+	}
+	kept, err := pgx.CollectExactlyOneRow(rows, scan)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Kept{}, ErrNotFound
+	}
+	if err != nil {
+		return Kept{}, fmt.Errorf("find drop: %w", err)
+	}
+	return kept, nil
+}
+
+// scan reads a row of listSQL or findSQL.
+func scan(row pgx.CollectableRow) (Kept, error) {
+	var (
+		k                                          Kept
+		organization, job, pathJob                 *uuid.UUID
+		pathSource, headers, contentType, encoding *string
+	)
+	err := row.Scan(&k.ID, &k.Reason, &k.Detail, &k.Provider, &organization, &job, &k.VerifiedBy, &k.VerifierID,
+		&pathJob, &pathSource, &k.RequestID, &k.RequestSeed, &k.Position, &k.DeliveryKey, &k.EventType,
+		&k.RequestHash, &k.Count, &k.ReceivedAt, &k.StoredAt, &headers, &contentType, &encoding, &k.Body)
+	k.OrganizationID, k.JobID, k.PathJob = value(organization), value(job), value(pathJob)
+	k.PathSource, k.Headers = value(pathSource), value(headers)
+	k.ContentType, k.ContentEncoding = value(contentType), value(encoding)
+	return k, err
+}
+
+// known returns nil for the zero value, which is NULL to the database.
+func known[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// value returns the zero value for NULL.
+func value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

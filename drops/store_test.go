@@ -1,0 +1,177 @@
+package drops
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/internal/devdb"
+)
+
+// age moves a row back in time, by the database's clock.
+func age(t *testing.T, pool *pgxpool.Pool, id uuid.UUID, by time.Duration) {
+	t.Helper()
+	tag, err := pool.Exec(t.Context(), `UPDATE agent.webhook_drops SET stored_at = now() - $2::interval WHERE id = $1`, id, by)
+	if err != nil || tag.RowsAffected() != 1 {
+		t.Fatal(tag, err)
+	}
+}
+
+func names(list []Kept) []string {
+	found := make([]string, len(list))
+	for i, k := range list {
+		found[i] = k.Detail
+	}
+	return found
+}
+
+func TestListFiltersNewestFirst(t *testing.T) {
+	t.Parallel()
+	pool := devdb.Pool(t)
+	organization, job := uuid.New(), uuid.New()
+	rows := map[string]func(*Kept){
+		"plain":          func(*Kept) {},
+		"malformed":      func(k *Kept) { k.Reason = Malformed },
+		"nylas":          func(k *Kept) { k.Provider = "nylas" },
+		"organization":   func(k *Kept) { k.OrganizationID = organization },
+		"resolved job":   func(k *Kept) { k.JobID = job },
+		"job of the URL": func(k *Kept) { k.PathJob, k.JobID = job, uuid.Nil },
+	}
+	for i, name := range []string{"plain", "malformed", "nylas", "organization", "resolved job", "job of the URL"} {
+		row := aDrop()
+		row.Detail = name
+		rows[name](&row)
+		keep(t, pool, row)
+		age(t, pool, row.ID, time.Duration(10-i)*time.Hour)
+	}
+	store := NewStore(pool)
+	for name, tc := range map[string]struct {
+		filter Filter
+		want   []string
+	}{
+		"everything":   {Filter{Limit: 10}, []string{"job of the URL", "resolved job", "organization", "nylas", "malformed", "plain"}},
+		"limit":        {Filter{Limit: 2}, []string{"job of the URL", "resolved job"}},
+		"reason":       {Filter{Limit: 10, Reason: Malformed}, []string{"malformed"}},
+		"provider":     {Filter{Limit: 10, Provider: "nylas"}, []string{"nylas"}},
+		"organization": {Filter{Limit: 10, Organization: organization}, []string{"organization"}},
+		"job":          {Filter{Limit: 10, Job: job}, []string{"job of the URL", "resolved job"}},
+		"since":        {Filter{Limit: 10, Since: time.Now().Add(-6*time.Hour - time.Minute)}, []string{"job of the URL", "resolved job"}},
+		"together":     {Filter{Limit: 10, Job: job, Reason: Malformed}, []string{}},
+	} {
+		list, err := store.List(t.Context(), tc.filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, names(list)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		for _, k := range list {
+			if k.Headers != "" || k.Body != nil {
+				t.Errorf("%s: the list carries %s's request", name, k.Detail)
+			}
+		}
+	}
+}
+
+// Equally old rows share a stored_at, so a page may end between two of them.
+func TestPagesNeitherRepeatNorSkip(t *testing.T) {
+	t.Parallel()
+	pool := devdb.Pool(t)
+	rows := request(25)
+	keep(t, pool, rows[:10]...)
+	keep(t, pool, rows[10:]...)
+	whole, err := NewStore(pool).List(t.Context(), Filter{Limit: MaxList})
+	if err != nil || len(whole) != 25 {
+		t.Fatal(len(whole), err)
+	}
+	var paged []Kept
+	for after := (Cursor{}); ; {
+		page, err := NewStore(pool).List(t.Context(), Filter{Limit: 4, After: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		paged = append(paged, page...)
+		if len(page) < 4 {
+			break
+		}
+		after = page[len(page)-1].Cursor()
+	}
+	if diff := cmp.Diff(whole, paged); diff != "" {
+		t.Errorf("pages of 4 (-whole +paged):\n%s", diff)
+	}
+}
+
+func TestListRefusesALimitOutOfBounds(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{-1, 0, MaxList + 1} {
+		if _, err := NewStore(nil).List(t.Context(), Filter{Limit: limit}); err == nil {
+			t.Errorf("limit %d was taken", limit)
+		}
+	}
+}
+
+func TestFindOfAnUnknownDrop(t *testing.T) {
+	t.Parallel()
+	if _, err := NewStore(devdb.Pool(t)).Find(t.Context(), uuid.New()); !errors.Is(err, ErrNotFound) {
+		t.Errorf("err = %v, want ErrNotFound", err)
+	}
+}
+
+// A request's deliveries may be kept by several transactions: each brings the request along.
+func TestEveryTransactionKeepsTheRequestOnce(t *testing.T) {
+	t.Parallel()
+	pool := devdb.Pool(t)
+	rows := request(4)
+	keep(t, pool, rows[:2]...)
+	keep(t, pool, rows[2:]...)
+	if diff := cmp.Diff([]int{0, 2}, carriers(t, pool, rows[0].RequestID)); diff != "" {
+		t.Errorf("positions with a body (-want +got):\n%s", diff)
+	}
+}
+
+func TestListReadsTheIndexBackwards(t *testing.T) {
+	t.Parallel()
+	pool := devdb.Pool(t)
+	fill(t, pool, 20_000)
+	plan := explain(t, pool, listSQL, nil, nil, uuid.Nil, "", "", nil, nil, 50)
+	if !uses(plan, "webhook_drops_stored") || plan.buffers() > 30 {
+		t.Errorf("a page of 50 of 20,000 rows reads %d buffers:\n%s", plan.buffers(), plan)
+	}
+	cursor := Cursor{StoredAt: time.Now().Add(-10 * time.Hour), ID: uuid.New()}
+	plan = explain(t, pool, listSQL, nil, cursor.StoredAt, cursor.ID, "", "", nil, nil, 50)
+	if !uses(plan, "webhook_drops_stored") || plan.buffers() > 30 {
+		t.Errorf("a later page reads %d buffers:\n%s", plan.buffers(), plan)
+	}
+}
+
+func TestFindReadsItsRequestByIndex(t *testing.T) {
+	t.Parallel()
+	pool := devdb.Pool(t)
+	fill(t, pool, 20_000)
+	row := aDrop()
+	keep(t, pool, row)
+	plan := explain(t, pool, findSQL, row.ID)
+	if !uses(plan, "webhook_drops_request") || plan.buffers() > 20 {
+		t.Errorf("one of 20,000 rows is found in %d buffers:\n%s", plan.buffers(), plan)
+	}
+}
+
+// fill stores n small rows, one every second of the time before now.
+func fill(t *testing.T, pool *pgxpool.Pool, n int) {
+	t.Helper()
+	_, err := pool.Exec(t.Context(), fmt.Sprintf(`
+	INSERT INTO agent.webhook_drops (id, reason, provider, verified_by, verifier_id, request_id, position, request_seed, received_at, stored_at)
+	SELECT gen_random_uuid(), 'unknown_job', 'slack', 'source', gen_random_uuid(), gen_random_uuid(), 0, '', now(), now() - n * interval '1 second'
+	  FROM generate_series(1, %d) n`, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `VACUUM ANALYZE agent.webhook_drops`); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,66 @@
+package drops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// MaxSweep is how many rows one pass of a sweep deletes at most.
+const MaxSweep = 10_000
+
+// MaxBacklog is how far Backlog counts.
+const MaxBacklog = 100_000
+
+var errRetention = errors.New("retention must be positive")
+
+// now() and not clock_timestamp(): only what is stable in a statement can bound an index scan. The rows
+// stay locked from the SELECT to the DELETE, so their ctid is theirs. Of equally old rows those that carry
+// a body go last: no row outlives the one that it takes its body from. Another sweep's rows are passed by.
+const sweepSQL = `
+WITH passed AS MATERIALIZED (
+  SELECT ctid
+    FROM agent.webhook_drops
+   WHERE stored_at < now() - $1::interval
+   ORDER BY stored_at, body IS NOT NULL
+   LIMIT $2
+     FOR UPDATE SKIP LOCKED
+), gone AS (
+  DELETE FROM agent.webhook_drops
+   WHERE ctid = ANY (ARRAY (SELECT ctid FROM passed))
+  RETURNING 1
+)
+SELECT (SELECT count(*) FROM passed), (SELECT count(*) FROM gone)`
+
+// Sweep makes one pass: it deletes up to limit drops, the oldest first, that were stored longer ago than
+// retention. It reports how many it read and deleted; fewer read than limit means that none is left that
+// no other sweep is at. It waits for no lock and may run beside any writer and other sweeps.
+func (s *Store) Sweep(ctx context.Context, retention time.Duration, limit int) (read, deleted int, err error) {
+	if retention <= 0 {
+		return 0, 0, fmt.Errorf("sweep drops: %w", errRetention)
+	}
+	if limit < 1 || limit > MaxSweep {
+		return 0, 0, fmt.Errorf("sweep drops: limit %d is not between 1 and %d", limit, MaxSweep)
+	}
+	if err := s.pool.QueryRow(ctx, sweepSQL, retention, limit).Scan(&read, &deleted); err != nil {
+		return 0, 0, fmt.Errorf("sweep drops: %w", err)
+	}
+	return read, deleted, nil
+}
+
+const backlogSQL = `
+SELECT count(*)
+  FROM (SELECT FROM agent.webhook_drops WHERE stored_at < now() - $1::interval LIMIT $2) passed`
+
+// Backlog counts the drops that a sweep has yet to delete, up to MaxBacklog.
+func (s *Store) Backlog(ctx context.Context, retention time.Duration) (int, error) {
+	if retention <= 0 {
+		return 0, fmt.Errorf("count drops past retention: %w", errRetention)
+	}
+	var n int
+	if err := s.pool.QueryRow(ctx, backlogSQL, retention, MaxBacklog).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count drops past retention: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,187 @@
+package canonical
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"hash"
+	"slices"
+)
+
+// form is what it takes to write a value's canonical form into a hash. It is kept with a Doc for reuse.
+type form struct {
+	sum   hash.Hash
+	out   []byte   // written, and not yet given to sum
+	order []member // the members of the open objects, each object's sorted
+	names []byte   // the names among them that had escapes, resolved
+	stack []level
+}
+
+// member is one member to be written: its name's text, in the body or in form.names, and its name's node.
+type member struct {
+	from  uint32 // with escapedBit: in form.names
+	until uint32
+	name  uint32
+}
+
+// level is one container that is being written.
+type level struct {
+	object    bool
+	at, until uint32 // object: positions in form.order; array: node numbers
+	names     uint32 // how long form.names was before
+	first     uint32
+}
+
+const flushAt = 8 << 10
+
+// Fingerprint is "c1:" and the SHA-256 of the value's canonical form in hex: no blanks, members sorted by
+// the bytes of their names, strings in one spelling, numbers exactly as they are written, without the
+// value's own members named in omit. Values have the same fingerprint only if they have the same content.
+//
+// A value in which a member is repeated, other than one left out or inside one, has no canonical form: its
+// fingerprint is Raw of its bytes (of the whole body, for the root). Text that is no UTF-8 has one: its
+// bytes are kept as they are.
+func (v Value) Fingerprint(omit ...string) string {
+	if v.doc == nil {
+		return Raw(nil)
+	}
+	d, f := v.doc, &v.doc.form
+	if f.sum == nil {
+		f.sum = sha256.New()
+	}
+	f.sum.Reset()
+	f.out, f.order, f.names, f.stack = f.out[:0], f.order[:0], f.names[:0], f.stack[:0]
+	if !d.writeForm(v.at, omit) {
+		if v.at == 0 {
+			return Raw(d.body)
+		}
+		return Raw(v.Raw())
+	}
+	f.sum.Write(f.out)
+	var sum [sha256.Size]byte
+	copy(sum[:], f.sum.Sum(f.out[:0]))
+	return spell(canonicalPrefix, &sum)
+}
+
+// writeForm writes the value at node i; false when a member is repeated.
+func (d *Doc) writeForm(i uint32, omit []string) bool {
+	f := &d.form
+	for {
+		n := d.nodes[i]
+		switch d.body[n.start] {
+		case '{':
+			l := level{object: true, at: uint32(len(f.order)), names: uint32(len(f.names))}
+			if !d.sortMembers(i, omit) {
+				return false
+			}
+			l.first, l.until = l.at, uint32(len(f.order))
+			f.stack = append(f.stack, l)
+			f.out = append(f.out, '{')
+		case '[':
+			f.stack = append(f.stack, level{at: i + 1, first: i + 1, until: n.after()})
+			f.out = append(f.out, '[')
+		default:
+			d.writeScalar(n)
+		}
+		omit = nil
+		var more bool
+		if i, more = d.nextToWrite(); !more {
+			return true
+		}
+	}
+}
+
+// nextToWrite closes the containers that are written out, and returns the node of the value that comes
+// next, its comma and name written.
+func (d *Doc) nextToWrite() (i uint32, more bool) {
+	f := &d.form
+	for len(f.stack) > 0 {
+		l := &f.stack[len(f.stack)-1]
+		if l.at == l.until {
+			f.pop()
+			continue
+		}
+		if l.at != l.first {
+			f.out = append(f.out, ',')
+		}
+		if !l.object {
+			i = l.at
+			l.at = d.nodes[i].after()
+			return i, true
+		}
+		name := f.order[l.at].name
+		l.at++
+		d.writeScalar(d.nodes[name])
+		f.out = append(f.out, ':')
+		return name + 1, true
+	}
+	return 0, false
+}
+
+// pop ends the innermost container.
+func (f *form) pop() {
+	l := f.stack[len(f.stack)-1]
+	f.stack = f.stack[:len(f.stack)-1]
+	if !l.object {
+		f.out = append(f.out, ']')
+		return
+	}
+	f.out = append(f.out, '}')
+	f.order, f.names = f.order[:l.first], f.names[:l.names]
+}
+
+// writeScalar writes a string in its one spelling, or a number or literal as it is.
+func (d *Doc) writeScalar(n node) {
+	f := &d.form
+	text := d.body[n.start:n.end]
+	switch {
+	case n.escaped():
+		f.out = append(f.out, '"')
+		f.out = appendSpelled(f.out, text[1:len(text)-1])
+		f.out = append(f.out, '"')
+	case len(text) > flushAt/2: // a long one goes into the hash without being copied
+		f.sum.Write(f.out)
+		f.sum.Write(text)
+		f.out = f.out[:0]
+	default:
+		f.out = append(f.out, text...)
+	}
+	if len(f.out) > flushAt {
+		f.sum.Write(f.out)
+		f.out = f.out[:0]
+	}
+}
+
+// sortMembers appends the members of the object at node i to form.order, sorted; false when a name is
+// there twice.
+func (d *Doc) sortMembers(i uint32, omit []string) bool {
+	f := &d.form
+	base := len(f.order)
+	for at, end := i+1, d.nodes[i].after(); at < end; at = d.nodes[at+1].after() {
+		if slices.ContainsFunc(omit, func(name string) bool { return d.named(at, name) }) {
+			continue
+		}
+		n := d.nodes[at]
+		m := member{from: n.start + 1, until: n.end - 1, name: at}
+		if n.escaped() {
+			m.from = uint32(len(f.names)) | escapedBit
+			f.names = appendText(f.names, d.body[n.start+1:n.end-1])
+			m.until = uint32(len(f.names))
+		}
+		f.order = append(f.order, m)
+	}
+	members := f.order[base:]
+	slices.SortFunc(members, func(a, b member) int { return bytes.Compare(d.nameOf(a), d.nameOf(b)) })
+	for k := 1; k < len(members); k++ {
+		if bytes.Equal(d.nameOf(members[k-1]), d.nameOf(members[k])) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *Doc) nameOf(m member) []byte {
+	if m.from&escapedBit != 0 {
+		return d.form.names[m.from&^escapedBit : m.until]
+	}
+	return d.body[m.from:m.until]
+}

@@ -1,0 +1,102 @@
+package canonical
+
+import (
+	"bytes"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// appendText appends the text of a scanned string's content, as Value.Text has it.
+func appendText(dst, content []byte) []byte {
+	return resolve(dst, content, appendPlain)
+}
+
+// appendSpelled appends a scanned string's content in the one spelling that the canonical form has: what
+// must be escaped is, in the shortest way and in lower case, as RFC 8785 says; all else is not. Half a
+// surrogate pair, which UTF-8 has no bytes for, stays an escape.
+func appendSpelled(dst, content []byte) []byte {
+	return resolve(dst, content, appendEscaped)
+}
+
+// resolve copies content and gives each escape's character to put.
+func resolve(dst, content []byte, put func([]byte, rune) []byte) []byte {
+	for {
+		i := bytes.IndexByte(content, '\\')
+		if i < 0 {
+			return append(dst, content...)
+		}
+		dst = append(dst, content[:i]...)
+		r, size := escape(content[i:])
+		dst = put(dst, r)
+		content = content[i+size:]
+	}
+}
+
+// escape reads the escape that content begins with. The rune is a surrogate when its other half is not
+// beside it.
+func escape(content []byte) (r rune, size int) {
+	switch c := content[1]; c {
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+		r = hex4(content[2:])
+		if utf16.IsSurrogate(r) && len(content) >= 12 && content[6] == '\\' && content[7] == 'u' {
+			if pair := utf16.DecodeRune(r, hex4(content[8:])); pair != utf8.RuneError {
+				return pair, 12
+			}
+		}
+		return r, 6
+	default:
+		return rune(c), 2
+	}
+}
+
+func hex4(b []byte) (r rune) {
+	for _, c := range b[:4] {
+		switch {
+		case c <= '9':
+			c -= '0'
+		default:
+			c = c | 0x20 - 'a' + 10
+		}
+		r = r<<4 | rune(c)
+	}
+	return r
+}
+
+func appendPlain(dst []byte, r rune) []byte {
+	if utf16.IsSurrogate(r) {
+		return append(dst, 0xE0|byte(r>>12), 0x80|byte(r>>6)&0x3F, 0x80|byte(r)&0x3F)
+	}
+	return utf8.AppendRune(dst, r)
+}
+
+func appendEscaped(dst []byte, r rune) []byte {
+	switch r {
+	case '"', '\\':
+		return append(dst, '\\', byte(r))
+	case '\b':
+		return append(dst, '\\', 'b')
+	case '\f':
+		return append(dst, '\\', 'f')
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	}
+	if r >= ' ' && !utf16.IsSurrogate(r) {
+		return utf8.AppendRune(dst, r)
+	}
+	const digits = "0123456789abcdef"
+	return append(dst, '\\', 'u', digits[r>>12], digits[r>>8&15], digits[r>>4&15], digits[r&15])
+}

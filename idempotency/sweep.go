@@ -1,0 +1,152 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// MaxSweep is how many rows one pass of a sweep takes at most: they stay locked until the pass ends.
+const MaxSweep = 10_000
+
+// MaxBacklog is how far Backlog counts.
+const MaxBacklog = 100_000
+
+var errSweep = errors.New("idempotency: sweep out of bounds")
+
+// now() and not clock_timestamp(): only what is stable in a statement can bound an index scan. The rows
+// stay locked from the SELECT to the DELETE, so their ctid is theirs; a row that was reclaimed or taken
+// over meanwhile has another, and its new retention is looked at once more. Locked rows are passed by.
+const sweepSQL = `
+	WITH passed AS MATERIALIZED (
+	  SELECT ctid
+	    FROM agent.idempotency_keys
+	   WHERE retain_until < now()
+	   ORDER BY retain_until
+	   LIMIT $1
+	     FOR UPDATE SKIP LOCKED
+	), gone AS (
+	  DELETE FROM agent.idempotency_keys
+	   WHERE ctid = ANY (ARRAY (SELECT ctid FROM passed)) AND retain_until < now()
+	  RETURNING 1
+	)
+	SELECT (SELECT count(*) FROM passed), (SELECT count(*) FROM gone)`
+
+// Sweep makes one pass: it deletes up to limit rows past their retention, the oldest first. Read is how
+// many it found, and says whether sweeping keeps up: fewer than limit means that none is left that no
+// other sweep is at. Deleted says how many of them were still there. It waits for no lock and may run
+// beside any writer and other sweeps.
+func (s *Service) Sweep(ctx context.Context, limit int) (read, deleted int, err error) {
+	if limit < 1 || limit > MaxSweep {
+		return 0, 0, fmt.Errorf("%w: limit %d is not between 1 and %d", errSweep, limit, MaxSweep)
+	}
+	rows, err := s.repo.db.Query(ctx, sweepSQL, limit)
+	if err != nil {
+		return 0, 0, fmt.Errorf("sweep keys: %w", explain(err))
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(&read, &deleted); err != nil {
+			return 0, 0, fmt.Errorf("sweep keys: %w", err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return 0, 0, fmt.Errorf("sweep keys: %w", explain(err))
+	}
+	return read, deleted, nil
+}
+
+const backlogSQL = `
+	SELECT count(*), coalesce(now() - min(retain_until), interval '0')
+	  FROM (SELECT retain_until FROM agent.idempotency_keys WHERE retain_until < now() ORDER BY retain_until LIMIT $1) AS passed`
+
+// Backlog is what a sweep has yet to delete.
+type Backlog struct {
+	Rows   int           // counted up to MaxBacklog
+	Oldest time.Duration // how far past its retention the oldest one is
+}
+
+// Backlog looks how far behind sweeping is.
+func (s *Service) Backlog(ctx context.Context) (Backlog, error) {
+	rows, err := s.repo.db.Query(ctx, backlogSQL, MaxBacklog)
+	if err != nil {
+		return Backlog{}, fmt.Errorf("count keys past retention: %w", err)
+	}
+	defer rows.Close()
+	var b Backlog
+	for rows.Next() {
+		if err := rows.Scan(&b.Rows, &b.Oldest); err != nil {
+			return Backlog{}, fmt.Errorf("count keys past retention: %w", err)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return Backlog{}, fmt.Errorf("count keys past retention: %w", err)
+	}
+	return b, nil
+}
+
+// SweepOptions bound one run of a Sweeper.
+type SweepOptions struct {
+	Limit  int           // rows in a pass, at most MaxSweep; 1000 if zero
+	Passes int           // in a run; 100 if zero
+	Pause  time.Duration // between two passes
+}
+
+// Sweeper repeats passes until nothing is left, or its bounds are reached.
+type Sweeper struct {
+	keys    *Service
+	options SweepOptions
+	log     *slog.Logger
+}
+
+// NewSweeper refuses bounds that it would not keep, rather than clamping them.
+func NewSweeper(keys *Service, o SweepOptions, log *slog.Logger) (*Sweeper, error) {
+	if o.Limit == 0 {
+		o.Limit = 1000
+	}
+	if o.Passes == 0 {
+		o.Passes = 100
+	}
+	if o.Limit < 1 || o.Limit > MaxSweep || o.Passes < 1 || o.Pause < 0 {
+		return nil, fmt.Errorf("%w: limit %d (at most %d), passes %d, pause %s", errSweep, o.Limit, MaxSweep, o.Passes, o.Pause)
+	}
+	return &Sweeper{keys: keys, options: o, log: log}, nil
+}
+
+// Swept is what a run did.
+type Swept struct {
+	Passes, Read, Deleted int
+	// Full says that the last pass that the bounds allowed still filled its limit: rows are left for
+	// the next run. One that is Full every time does not keep up.
+	Full bool
+}
+
+// Run sweeps until a pass reads less than its limit. A run that ends full logs one warning.
+func (w *Sweeper) Run(ctx context.Context) (Swept, error) {
+	var done Swept
+	for {
+		read, deleted, err := w.keys.Sweep(ctx, w.options.Limit)
+		if err != nil {
+			return done, err
+		}
+		done.Passes++
+		done.Read += read
+		done.Deleted += deleted
+		if read < w.options.Limit {
+			return done, nil
+		}
+		if done.Passes == w.options.Passes {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return done, fmt.Errorf("sweep keys: %w", context.Cause(ctx))
+		case <-time.After(w.options.Pause):
+		}
+	}
+	done.Full = true
+	w.log.WarnContext(ctx, "sweep of idempotency keys is behind", "passes", done.Passes, "read", done.Read, "deleted", done.Deleted)
+	return done, nil
+}

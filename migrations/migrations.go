@@ -122,11 +122,13 @@ func Pending(ctx context.Context, databaseURL string) (int, error) {
 }
 
 // Hash names the schema of this build: it changes with the name or the content of any migration.
-func Hash() string {
+func Hash() string { return hash(files) }
+
+func hash(fsys fs.FS) string {
 	h := sha256.New()
-	names, _ := fs.Glob(files, "sql/*.sql") // the pattern is well-formed, and that is its only error
+	names, _ := fs.Glob(fsys, "sql/*.sql") // the pattern is well-formed, and that is its only error
 	for _, name := range names {
-		text, _ := files.ReadFile(name) // embedded: it is there
+		text, _ := fs.ReadFile(fsys, name) // embedded: it is there
 		fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
 	}
 	return hex.EncodeToString(h.Sum(nil))

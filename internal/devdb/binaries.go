@@ -32,12 +32,17 @@ func (e *MissingError) Error() string {
 		what, e.Command(), strings.Join(e.Looked, ", "))
 }
 
-// Command is the one command that installs PostgreSQL here. On Debian it leaves no server running.
+// Command is the one command that installs PostgreSQL here, given in the checkout. It leaves no server
+// running.
 func (e *MissingError) Command() string {
-	if runtime.GOOS == "darwin" {
+	switch {
+	case runtime.GOOS == "darwin":
 		return "brew install postgresql@17"
+	case os.Geteuid() == 0:
+		return "make postgres"
+	default:
+		return "sudo make postgres"
 	}
-	return "make postgres"
 }
 
 // Binaries is an installed PostgreSQL.

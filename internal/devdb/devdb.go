@@ -42,6 +42,7 @@ type Options struct {
 type Server struct {
 	opts   Options
 	folder folder
+	swept  bool // the folder is removed when it is not locked: the lock is kept between Stop and Start
 
 	mu       sync.Mutex
 	lock     *os.File // held while we may run a server on the folder
@@ -154,7 +155,9 @@ const patience = 30 * time.Second
 func (s *Server) end(sig syscall.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.release()
+	if !s.swept {
+		defer s.release()
+	}
 	if s.proc == nil {
 		return nil
 	}

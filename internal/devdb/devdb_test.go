@@ -1,24 +1,241 @@
 package devdb_test
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"webhook-gateway/internal/devdb"
 )
 
-func TestMain(m *testing.M) { devdb.Main(m) }
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childRole); role != "" {
+		child(role)
+		return
+	}
+	devdb.Main(m)
+}
+
+// query runs one statement that returns one text.
+func query(t *testing.T, url, sql string) string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var text string
+	if err := conn.QueryRow(t.Context(), sql).Scan(&text); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return text
+}
+
+func execute(t *testing.T, url, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// folder returns a folder that every user can pass through, unlike t.TempDir.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(devdb.Scratch(), "devdb-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func start(t *testing.T, opts devdb.Options) *devdb.Server {
+	t.Helper()
+	s, err := devdb.Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop() })
+	return s
+}
 
 func TestEachTestHasAMigratedDatabaseOfItsOwn(t *testing.T) {
-	for range 3 {
-		t.Run("one of several", func(t *testing.T) {
+	t.Parallel()
+	const insert = `INSERT INTO agent.provider_sources (id, provider, name)
+		VALUES (gen_random_uuid(), 'slack', 'main') RETURNING current_database()`
+	names := map[string]bool{}
+	for range 3 { // the name is unique: a shared table would refuse the second
+		pool := devdb.Pool(t)
+		var name string
+		if err := pool.QueryRow(t.Context(), insert).Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		names[name] = true
+	}
+	if len(names) != 3 {
+		t.Errorf("databases: got %v, want three", names)
+	}
+}
+
+func TestADatabaseIsDroppedWithItsTest(t *testing.T) {
+	t.Parallel()
+	var url string
+	t.Run("that leaves a connection open", func(t *testing.T) {
+		url = devdb.New(t)
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.PgConn() })
+	})
+	_, err := pgx.Connect(t.Context(), url)
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "3D000" {
+		t.Errorf("connect: got %v, want an unknown database", err)
+	}
+}
+
+func TestTheServerOfTestsIsNotInUTC(t *testing.T) {
+	t.Parallel()
+	if got := query(t, devdb.New(t), "SHOW timezone"); got == "UTC" {
+		t.Error("a test could not tell the server's zone from UTC")
+	}
+}
+
+func TestAServerKeepsItsDataAndItsURL(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*devdb.Server) error{
+		"stopped": (*devdb.Server).Stop,
+		"crashed": (*devdb.Server).Crash,
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pool := devdb.Pool(t)
-			var name string
-			if err := pool.QueryRow(t.Context(), `INSERT INTO agent.provider_sources (id, provider, name)
-				VALUES (gen_random_uuid(), 'slack', 'main') RETURNING current_database()`).Scan(&name); err != nil {
+			s := devdb.NewServer(t, devdb.Options{Fsync: true})
+			url := s.URL(devdb.Database)
+			execute(t, url, "CREATE TABLE kept AS SELECT 'yes' AS text")
+			if err := end(s); err != nil {
 				t.Fatal(err)
 			}
-			t.Log(name)
+			<-s.Done()
+			if _, err := pgx.Connect(t.Context(), url); err == nil {
+				t.Fatal("the server answers after its end")
+			}
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := query(t, url, "SELECT text FROM kept"); got != "yes" {
+				t.Errorf("kept: got %q, want yes", got)
+			}
+			if got := query(t, url, "SHOW fsync"); got != "on" {
+				t.Errorf("fsync: got %s, want on", got)
+			}
 		})
+	}
+}
+
+func TestDoneTellsThatAServerDiedByItself(t *testing.T) {
+	t.Parallel()
+	s := devdb.NewServer(t, devdb.Options{})
+	done := s.Done()
+	select {
+	case <-done:
+		t.Fatal("done while it runs")
+	default:
+	}
+	if err := syscall.Kill(postmaster(t, s.Dir()), syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+}
+
+func TestAFolderServesOneProcessAtATime(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(folder(t), "pg")
+	s := start(t, devdb.Options{Dir: dir})
+	if _, err := devdb.Start(t.Context(), devdb.Options{Dir: dir}); !errors.Is(err, devdb.ErrInUse) {
+		t.Errorf("second start: got %v, want ErrInUse", err)
+	}
+	query(t, s.URL("postgres"), "SELECT 'still there'")
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	start(t, devdb.Options{Dir: dir})
+}
+
+func TestCreateMakesADatabaseOnce(t *testing.T) {
+	t.Parallel()
+	s := devdb.NewServer(t, devdb.Options{})
+	for range 2 {
+		url, err := s.Create(t.Context(), `odd "name"`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := query(t, url, "SELECT current_database()"); got != `odd "name"` {
+			t.Errorf("database: got %s", got)
+		}
+	}
+}
+
+func TestOnlyThePasswordOpensAServer(t *testing.T) {
+	t.Parallel()
+	s := start(t, devdb.Options{Dir: filepath.Join(folder(t), "pg")})
+	cfg, err := pgx.ParseConfig(s.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cfg.Password) < 32 {
+		t.Errorf("password: %d characters", len(cfg.Password))
+	}
+	cfg.Password = "wrong"
+	_, err = pgx.ConnectConfig(t.Context(), cfg)
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "28P01" {
+		t.Errorf("wrong password: got %v, want a refusal", err)
+	}
+	if got := query(t, s.URL("postgres"), "SHOW listen_addresses"); got != "127.0.0.1" {
+		t.Errorf("listens on %s", got)
+	}
+	for _, path := range []string{s.Dir(), filepath.Join(s.Dir(), "data"), filepath.Join(s.Dir(), "data", "password")} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: others may enter: %v", path, info.Mode())
+		}
+	}
+}
+
+func TestAServerThatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(folder(t), "pg")
+	_, err := devdb.Start(t.Context(), devdb.Options{Dir: dir, Settings: map[string]string{"shared_buffers": "lots"}})
+	if err == nil || !strings.Contains(err.Error(), "shared_buffers") {
+		t.Errorf("got %v, want PostgreSQL's own words", err)
+	}
+	start(t, devdb.Options{Dir: dir}) // and leaves the folder free
+}
+
+func TestAServerHasItsOwnProcessGroup(t *testing.T) {
+	t.Parallel()
+	s := devdb.NewServer(t, devdb.Options{})
+	pid := postmaster(t, s.Dir())
+	if group, err := syscall.Getpgid(pid); err != nil || group != pid {
+		t.Errorf("group of %d: got %d, %v: Ctrl-C would reach it before us", pid, group, err)
 	}
 }

@@ -17,3 +17,12 @@ func serves(pid int, data string) bool {
 	dir, err := os.Stat(data)
 	return err == nil && os.SameFile(cwd, dir)
 }
+
+// roomInMemory reports whether test servers can lie in memory: some dozen databases of 8 MB each.
+// Containers often have 64 MB there.
+func roomInMemory() bool {
+	const enough = 2 << 30
+	var st syscall.Statfs_t
+	const tmpfs = 0x01021994
+	return syscall.Statfs(memory, &st) == nil && int64(st.Type) == tmpfs && st.Bavail*uint64(st.Bsize) >= enough
+}

@@ -36,7 +36,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		if err != nil {
+		if err != nil && !s.swept {
 			s.release()
 		}
 	}()
@@ -116,7 +116,7 @@ func (s *Server) settings() map[string]string {
 	return settings
 }
 
-// ready waits until the server answers a connection: the port alone is open before recovery is over.
+// ready waits until this server answers a connection: the port alone is open before recovery is over.
 func (s *Server) ready(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -142,7 +142,16 @@ func (s *Server) answers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return conn.Close(ctx)
+	defer conn.Close(ctx)
+	// Test servers have one password, that of their template: it may be another one that has our port.
+	var dir string
+	if err := conn.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
+		return err
+	}
+	if dir != filepath.Join(s.folder.dir, dataDir) {
+		return errors.New("another server answers")
+	}
+	return nil
 }
 
 // freePort looks below the range that systems take outgoing connections' ports from: there a port that

@@ -80,7 +80,7 @@ func NewServer(t T, opts Options) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), starting)
 	defer cancel()
-	s, err := newRun(ctx, opts)
+	s, err := newRun(ctx, workshopFor(opts), opts)
 	if err == nil {
 		t.Cleanup(s.discard)
 		err = s.Start(ctx)
@@ -145,11 +145,12 @@ func (s *sharedServer) get() (*Server, error) {
 func startShared() (*Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), starting)
 	defer cancel()
-	server, err := newRun(ctx, Options{Settings: map[string]string{
+	opts := Options{Settings: map[string]string{
 		"max_connections": "300", // tests run in parallel, each with a pool
 		// Far from UTC and no whole number of hours: code that takes the server's zone for UTC is found out.
 		"timezone": "Pacific/Chatham",
-	}})
+	}}
+	server, err := newRun(ctx, workshopFor(opts), opts)
 	if err != nil {
 		return nil, err
 	}

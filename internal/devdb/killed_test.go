@@ -1,0 +1,252 @@
+package devdb_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"webhook-gateway/internal/devdb"
+)
+
+// The test binary runs itself again in another role, to be killed or to be another user.
+const (
+	childRole = "DEVDB_TEST_ROLE"
+	childDir  = "DEVDB_TEST_DIR"
+)
+
+// childT is a devdb.T outside a test.
+type childT struct{ cleanups []func() }
+
+func (t *childT) Helper()          {}
+func (t *childT) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
+func (t *childT) Fatalf(format string, args ...any) {
+	fmt.Printf("child: "+format+"\n", args...)
+	os.Exit(1)
+}
+
+// child prints the folder of its server, waits for a line on its standard input, and ends as told.
+func child(role string) {
+	t := &childT{}
+	switch role {
+	case "dev":
+		s, err := devdb.Start(context.Background(), devdb.Options{Dir: os.Getenv(childDir), Fsync: true})
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		fmt.Println("ready", s.Dir())
+	case "test":
+		s := devdb.NewServer(t, devdb.Options{})
+		devdb.New(t)
+		fmt.Println("ready", s.Dir())
+	}
+	line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	if strings.TrimSpace(line) == "panic" {
+		panic("as told")
+	}
+}
+
+// startChild runs this binary in a role and returns it and its server's folder once that runs.
+func startChild(t *testing.T, role, dir string, attr *syscall.SysProcAttr) (*exec.Cmd, io.Writer, string) {
+	t.Helper()
+	self := executableForAll(t)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childRole+"="+role, childDir+"="+dir)
+	cmd.Dir, cmd.SysProcAttr = "/", attr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	text := bufio.NewReader(out)
+	line, err := text.ReadString('\n')
+	at, ok := strings.CutPrefix(strings.TrimSpace(line), "ready ")
+	if !ok {
+		rest, _ := io.ReadAll(text)
+		t.Fatalf("child: %s%s (%v)", line, rest, err)
+	}
+	return cmd, in, at
+}
+
+// executableForAll copies the test binary to where every user can run it: go test's folder is private.
+func executableForAll(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "devdb-test-") // not in memory: nothing there may be executed in a container
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "devdb.test")
+	if err := os.WriteFile(path, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func postmaster(t *testing.T, dir string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// awaitEnd waits for a process that is not our child.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(20 * time.Second)
+	for syscall.Kill(pid, 0) == nil {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("process %d lives", pid)
+		}
+	}
+}
+
+func TestAServerDoesNotOutliveItsProcess(t *testing.T) {
+	t.Parallel()
+	ends := map[string]func(*exec.Cmd, io.Writer){
+		"killed":      func(c *exec.Cmd, _ io.Writer) { _ = c.Process.Kill() },
+		"interrupted": func(c *exec.Cmd, _ io.Writer) { _ = c.Process.Signal(os.Interrupt) },
+		"panics":      func(_ *exec.Cmd, in io.Writer) { _, _ = io.WriteString(in, "panic\n") },
+		"just ends":   func(_ *exec.Cmd, in io.Writer) { _, _ = io.WriteString(in, "\n") },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd, in, dir := startChild(t, "test", "", nil)
+			pid := postmaster(t, dir)
+			end(cmd, in)
+			awaitEnd(t, pid)
+			_ = cmd.Wait()
+
+			// The next run on the machine tidies up.
+			devdb.NewServer(t, devdb.Options{})
+			if _, err := os.Stat(dir); !os.IsNotExist(err) {
+				t.Errorf("%s stays behind: %v", dir, err)
+			}
+		})
+	}
+}
+
+func TestAKilledRunBlocksNothing(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(folder(t), "pg")
+	cmd, _, at := startChild(t, "dev", dir, nil)
+	pid := postmaster(t, at)
+	if _, err := devdb.Start(t.Context(), devdb.Options{Dir: dir, Fsync: true}); err == nil {
+		t.Fatal("two runs on one folder")
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	s := start(t, devdb.Options{Dir: dir, Fsync: true}) // at once: the killed run's server may still be at it
+	if s.Dir() != at {
+		t.Errorf("folder: got %s, want %s again", s.Dir(), at)
+	}
+	awaitEnd(t, pid)
+	query(t, s.URL("postgres"), "SELECT 'works'")
+}
+
+// ordinary returns how to run as an ordinary user: as ourselves, or as nobody when we are root.
+func ordinary(t *testing.T) (attr *syscall.SysProcAttr, uid, gid int) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return nil, os.Getuid(), os.Getgid()
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ = strconv.Atoi(nobody.Uid) // a number on every Unix
+	gid, _ = strconv.Atoi(nobody.Gid)
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, uid, gid
+}
+
+func TestAnOrdinaryUserRunsItsOwnServer(t *testing.T) {
+	t.Parallel()
+	attr, uid, gid := ordinary(t)
+	home := folder(t)
+	if err := os.Chown(home, uid, gid); err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range []string{"dev", "test", "dev"} {
+		cmd, in, at := startChild(t, role, filepath.Join(home, "pg"), attr)
+		info, err := os.Stat(filepath.Join(at, "data"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != uid {
+			t.Errorf("%s: the data are of user %v, want %d", role, info.Sys(), uid)
+		}
+		if role == "dev" && at != filepath.Join(home, "pg") {
+			t.Errorf("the data lie in %s", at)
+		}
+		pid := postmaster(t, at)
+		_, _ = io.WriteString(in, "\n")
+		_ = cmd.Wait()
+		awaitEnd(t, pid)
+	}
+}
+
+func TestWhereTheServersUserCannotGoTheDataLieElsewhere(t *testing.T) {
+	t.Parallel()
+	home := folder(t)
+	if err := os.Chmod(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(home, ".dev", "pg")
+	s := start(t, devdb.Options{Dir: dir})
+	query(t, s.URL("postgres"), "SELECT 'works'")
+	if os.Geteuid() != 0 {
+		if s.Dir() != dir || s.User() != "" {
+			t.Errorf("got %s as %q, want %s as ourselves", s.Dir(), s.User(), dir)
+		}
+		return
+	}
+	t.Cleanup(func() { _ = s.Stop(); _ = os.RemoveAll(s.Dir()) })
+	if !strings.HasPrefix(s.Dir(), "/var/lib/webhook-gateway/pg-") || s.User() == "" {
+		t.Errorf("got %s as %q, want a folder of its own as another user", s.Dir(), s.User())
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if again := start(t, devdb.Options{Dir: dir}); again.Dir() != s.Dir() {
+		t.Errorf("second start: got %s, want %s", again.Dir(), s.Dir())
+	}
+}

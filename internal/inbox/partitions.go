@@ -1,0 +1,129 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// daysAhead is how far ahead days are made: a gateway that cannot make one for a week still stores.
+const daysAhead = 7
+
+// The lock that lets one gateway at a time change the partitions. Only ever tried, never waited for.
+const partitionsLock = 0x6a7765_01
+
+// Partitions makes and retires the days of agent.webhook_deliveries.
+type Partitions struct {
+	pool *pgxpool.Pool
+}
+
+// NewPartitions returns the partitions of the inbox in the pool's database.
+func NewPartitions(pool *pgxpool.Pool) *Partitions { return &Partitions{pool: pool} }
+
+// Ensure makes the days from yesterday to a week ahead, on the database's clock. It returns how many it
+// made. Another gateway that is making them at the moment is not an error: then none are made here.
+func (p *Partitions) Ensure(ctx context.Context) (made int, err error) {
+	days, err := p.missing(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("list missing inbox days: %w", err)
+	}
+	for _, day := range days {
+		ok, err := p.make(ctx, day)
+		if err != nil {
+			return made, fmt.Errorf("make inbox day %s: %w", dayName(day), err)
+		}
+		if ok {
+			made++
+		}
+	}
+	return made, nil
+}
+
+func (p *Partitions) missing(ctx context.Context) ([]time.Time, error) {
+	// Yesterday too: a clock that is set back must not find its day gone.
+	const sql = `
+		SELECT day FROM generate_series(
+		         date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') - interval '1 day',
+		         date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') + make_interval(days => $1),
+		         interval '1 day') AS day
+		 WHERE to_regclass('agent.webhook_deliveries_' || to_char(day, 'YYYYMMDD')) IS NULL
+		 ORDER BY day`
+	rows, err := p.pool.Query(ctx, sql, daysAhead)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[time.Time])
+}
+
+// make creates one day and attaches it: unlike CREATE TABLE … PARTITION OF, an attach lets inserts go on.
+func (p *Partitions) make(ctx context.Context, day time.Time) (made bool, err error) {
+	err = pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '1s'`); err != nil {
+			return err
+		}
+		var alone, there bool
+		err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1), to_regclass('agent.' || $2) IS NOT NULL`,
+			partitionsLock, dayName(day)).Scan(&alone, &there)
+		if err != nil || !alone || there {
+			return err
+		}
+		table := pgx.Identifier{"agent", dayName(day)}.Sanitize()
+		from, to := day.Format(time.DateOnly), day.AddDate(0, 0, 1).Format(time.DateOnly)
+		made = true
+		_, err = tx.Exec(ctx, fmt.Sprintf(`
+			CREATE TABLE %[1]s (LIKE agent.webhook_deliveries INCLUDING ALL);
+			ALTER TABLE agent.webhook_deliveries ATTACH PARTITION %[1]s FOR VALUES FROM ('%[2]s 00:00:00+00') TO ('%[3]s 00:00:00+00');`,
+			table, from, to))
+		return err
+	})
+	return made && err == nil, err
+}
+
+// Retire drops the days that ended longer ago than retention. A day that is in use (a reader in a long
+// transaction) is left for the next run rather than waited for: the lock would stop all inserts.
+func (p *Partitions) Retire(ctx context.Context, retention time.Duration) (dropped int, err error) {
+	days, err := p.past(ctx, retention)
+	if err != nil {
+		return 0, fmt.Errorf("list past inbox days: %w", err)
+	}
+	for _, name := range days {
+		err := pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '100ms'; DROP TABLE IF EXISTS `+pgx.Identifier{"agent", name}.Sanitize())
+			return err
+		})
+		if isLockTimeout(err) {
+			continue
+		}
+		if err != nil {
+			return dropped, fmt.Errorf("drop inbox day %s: %w", name, err)
+		}
+		dropped++
+	}
+	return dropped, nil
+}
+
+// Backlog counts the days that are past retention and still there.
+func (p *Partitions) Backlog(ctx context.Context, retention time.Duration) (int, error) {
+	days, err := p.past(ctx, retention)
+	return len(days), err
+}
+
+func (p *Partitions) past(ctx context.Context, retention time.Duration) ([]string, error) {
+	const sql = `
+		SELECT c.relname::text
+		  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		 WHERE i.inhparent = 'agent.webhook_deliveries'::regclass
+		   AND c.relname ~ '^webhook_deliveries_\d{8}$'
+		   AND to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp AT TIME ZONE 'UTC' + interval '1 day' <= clock_timestamp() - $1::interval
+		 ORDER BY c.relname`
+	rows, err := p.pool.Query(ctx, sql, retention)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+func dayName(day time.Time) string { return "webhook_deliveries_" + day.Format("20060102") }

@@ -1,0 +1,120 @@
+package inbox
+
+import (
+	"sync"
+	"time"
+
+	"webhook-gateway/providers"
+)
+
+// entry is one request on its way to its endings.
+type entry struct {
+	work  *providers.Work
+	done  func([]providers.Ending)
+	bytes int64
+	queue *queue
+
+	mu      sync.Mutex
+	endings []providers.Ending
+	open    int
+}
+
+// end gives one delivery its ending. The last one releases the request's place in the queue and tells
+// the gate.
+func (e *entry) end(i int, ending providers.Ending) {
+	e.mu.Lock()
+	e.endings[i] = ending
+	e.open--
+	last := e.open == 0
+	e.mu.Unlock()
+	if last {
+		e.queue.release(e)
+		e.done(e.endings)
+	}
+}
+
+// queue holds the requests that wait for the next transaction, in the order of arrival. What was taken
+// but has not ended yet counts towards the bounds too: a slow database must not make memory grow.
+type queue struct {
+	maxItems int
+	maxBytes int64
+
+	mu      sync.Mutex
+	filled  sync.Cond
+	waiting []*entry
+	items   int
+	bytes   int64
+	closed  bool
+}
+
+func newQueue(maxItems int, maxBytes int64) *queue {
+	q := &queue{maxItems: maxItems, maxBytes: maxBytes}
+	q.filled.L = &q.mu
+	return q
+}
+
+// put refuses an entry that would pass a bound, unless the queue is empty: a request that is larger
+// than the bounds must be settled some time.
+func (q *queue) put(e *entry) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := len(e.work.Items)
+	if q.closed || q.items > 0 && (q.items+n > q.maxItems || q.bytes+e.bytes > q.maxBytes) {
+		return false
+	}
+	q.items += n
+	q.bytes += e.bytes
+	q.waiting = append(q.waiting, e)
+	q.filled.Signal()
+	return true
+}
+
+// take waits for an entry, then takes what has gathered, up to the bounds of one transaction. It
+// returns nil once the queue is closed and empty.
+func (q *queue) take(maxItems int, maxBytes int64) []*entry {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.waiting) == 0 {
+		if q.closed {
+			return nil
+		}
+		q.filled.Wait()
+	}
+	n, items, bytes := 0, 0, int64(0)
+	for n < len(q.waiting) {
+		e := q.waiting[n]
+		items += len(e.work.Items)
+		bytes += e.bytes
+		if n > 0 && (items > maxItems || bytes > maxBytes) {
+			break
+		}
+		n++
+	}
+	taken := make([]*entry, n)
+	copy(taken, q.waiting)
+	rest := copy(q.waiting, q.waiting[n:])
+	clear(q.waiting[rest:])
+	q.waiting = q.waiting[:rest]
+	if rest > 0 {
+		q.filled.Signal()
+	}
+	return taken
+}
+
+func (q *queue) release(e *entry) {
+	q.mu.Lock()
+	q.items -= len(e.work.Items)
+	q.bytes -= e.bytes
+	q.mu.Unlock()
+}
+
+// close refuses what comes from now on. What waits is still taken.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.filled.Broadcast()
+	q.mu.Unlock()
+}
+
+// passed reports whether a deadline is over: what was not attempted by then has certainly failed.
+func passed(deadline time.Time) bool { return !time.Now().Before(deadline) }

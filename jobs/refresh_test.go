@@ -1,0 +1,293 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/internal/devdb"
+)
+
+// lookups notes when each statement is sent to PostgreSQL.
+type lookups struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+func (l *lookups) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at = append(l.at, time.Now())
+	return ctx
+}
+
+func (l *lookups) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// most is the highest number of statements within one second.
+func (l *lookups) most() (most, all int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, from := range l.at {
+		within := 0
+		for _, at := range l.at[i:] {
+			if at.Sub(from) < time.Second {
+				within++
+			}
+		}
+		most = max(most, within)
+	}
+	return most, len(l.at)
+}
+
+func counted(t *testing.T) (*pgxpool.Pool, *lookups) {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(devdb.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := &lookups{}
+	config.ConnConfig.Tracer = seen
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool, seen
+}
+
+func TestFiveThousandRefreshesCostTwentyLookUpsASecond(t *testing.T) {
+	t.Parallel()
+	pool, seen := counted(t)
+	d := runDirectory(t, NewDirectory(pool, mustKeys(t, 1), slog.New(slog.DiscardHandler), nil))
+
+	var calls sync.WaitGroup
+	for range 4000 { // all at once
+		calls.Go(func() {
+			if err := d.Refresh(context.Background(), time.Now()); err != nil {
+				t.Errorf("refresh: %v", err)
+			}
+		})
+	}
+	for range 25 { // and one after another
+		calls.Go(func() {
+			for range 40 {
+				if err := d.Refresh(context.Background(), time.Now()); err != nil {
+					t.Errorf("refresh: %v", err)
+				}
+			}
+		})
+	}
+	calls.Wait()
+	most, all := seen.most()
+	t.Logf("%d look-ups in all, %d at most within a second", all, most)
+	if most > 20 {
+		t.Errorf("%d look-ups within one second", most)
+	}
+	if all < 20 {
+		t.Errorf("%d look-ups in all: the callers were not served by reads of their own time", all)
+	}
+}
+
+func TestPollsAloneAreFew(t *testing.T) {
+	t.Parallel()
+	pool, seen := counted(t)
+	d := runDirectory(t, NewDirectory(pool, mustKeys(t, 1), slog.New(slog.DiscardHandler), nil))
+	for range 4 {
+		d.fresh.mu.Lock()
+		done := d.fresh.done
+		d.fresh.mu.Unlock()
+		<-done
+	}
+	if most, _ := seen.most(); most > 4 {
+		t.Errorf("%d look-ups within one second, with nobody asking", most)
+	}
+}
+
+func TestARefreshNeedsAReadThatBeganAfterItsTime(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.directory(t)
+	// A read is under way, and held up.
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE agent.provider_jobs`); err != nil {
+		t.Fatal(err)
+	}
+	early := make(chan error, 1)
+	go func() { early <- d.Refresh(context.Background(), time.Now()) }()
+	b.blocked(t)
+	since := time.Now()
+	late := make(chan error, 1)
+	go func() { late <- d.Refresh(context.Background(), since) }()
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-early, <-late); err != nil {
+		t.Fatal(err)
+	}
+	d.fresh.mu.Lock()
+	defer d.fresh.mu.Unlock()
+	if !d.fresh.succeeded.After(since) {
+		t.Fatal("it was satisfied with a read that began before")
+	}
+}
+
+func TestARefreshSeesEveryCommitBeforeIt(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.directory(t)
+	for i := range 10 {
+		source := b.source(t, "slack", string(rune('a'+i)))
+		refresh(t, d)
+		if !found(d.SourceByID(source.ID)) {
+			t.Fatalf("source %d is not seen", i)
+		}
+	}
+}
+
+func TestARefreshOfThePastCostsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	since := time.Now()
+	d := b.directory(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := d.Refresh(ctx, since); err != nil {
+		t.Errorf("a read that began since had succeeded: %v", err)
+	}
+}
+
+func TestARefreshFailsWhilePostgreSQLDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	source := b.source(t, "slack", "main")
+	d := b.directory(t)
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE agent.provider_jobs`); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := d.Refresh(t.Context(), began); err == nil {
+		t.Fatal("it succeeded")
+	}
+	if took := time.Since(began); took > waitAtMost+soon/4 {
+		t.Errorf("it failed after %s", took)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := d.Refresh(short, time.Now()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with less time of its own: got %v", err)
+	}
+	if !found(d.SourceByID(source.ID)) || !d.Loaded() {
+		t.Error("what was read before is gone")
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, d, "it is refreshed again", func() bool { return d.Refresh(t.Context(), time.Now()) == nil })
+}
+
+func TestARefreshFailsQuicklyWhenPostgreSQLIsAway(t *testing.T) {
+	t.Parallel()
+	refusing, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing.Close()
+	pool, err := pgxpool.New(t.Context(), "postgres://nobody@"+refusing.Addr().String()+"/none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var logged bytes.Buffer
+	d := NewDirectory(pool, mustKeys(t, 1), slog.New(slog.NewTextHandler(&logged, nil)), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.Run(ctx)
+	}()
+	for range 5 {
+		if err := d.Refresh(t.Context(), time.Now()); !errors.Is(err, errNotRefreshed) {
+			t.Errorf("got %v", err)
+		}
+	}
+	cancel()
+	<-ended
+	if d.Loaded() {
+		t.Error("it says that it is loaded")
+	}
+	if n := strings.Count(logged.String(), "directory cannot be refreshed"); n != 1 {
+		t.Errorf("it is logged %d times:\n%s", n, logged.String())
+	}
+	began := time.Now()
+	if err := d.Refresh(t.Context(), began); !errors.Is(err, errNotRefreshed) || time.Since(began) > waitAtMost/2 {
+		t.Errorf("when nobody reads any more: got %v after %s", err, time.Since(began))
+	}
+}
+
+func TestWhoWaitsIsToldWhenRunEnds(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := NewDirectory(b.pool, b.keys, slog.New(slog.DiscardHandler), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	told := make(chan error, 1)
+	go func() { told <- d.Refresh(context.Background(), time.Now().Add(time.Hour)) }()
+	d.Run(ctx)
+	if err := <-told; !errors.Is(err, errNotRefreshed) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestTheDirectoryFollowsAServerThatWasStoppedAndStarted(t *testing.T) {
+	t.Parallel()
+	server := devdb.NewServer(t, devdb.Options{})
+	pool, err := pgxpool.New(t.Context(), server.URL(devdb.Database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	b := &bed{pool: pool, keys: mustKeys(t, 1)}
+	b.Store = NewStore(pool, b.keys)
+	first := b.source(t, "slack", "first")
+	d := b.directory(t)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Refresh(t.Context(), time.Now()); err == nil {
+		t.Error("a refresh without a server succeeded")
+	}
+	if !found(d.SourceByID(first.ID)) {
+		t.Error("what was read before is gone")
+	}
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var second StoredSource
+	eventually(t, d, "the store answers", func() bool {
+		second, err = b.AddSource(t.Context(), NewSource{Provider: "slack", Name: "second"})
+		return err == nil
+	})
+	eventually(t, d, "both are known", func() bool { return found(d.SourceByID(first.ID)) && found(d.SourceByID(second.ID)) })
+	if names := d.Sources("slack"); !slices.ContainsFunc(names, func(s *Source) bool { return s.Name == "second" }) {
+		t.Error("the list is not whole")
+	}
+}

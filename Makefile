@@ -1,0 +1,63 @@
+# make help lists the targets.
+
+GO ?= go
+TOOL = $(GO) tool -modfile=tools/go.mod
+FUZZTIME ?= 1m
+IMAGE ?= webhook-gateway
+
+# What the release binary is built with, here and in the Dockerfile.
+BUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags="-s -w"
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: postgres ## start everything on this machine: PostgreSQL, the gateway, samples to send; Ctrl-C stops it all
+	@mkdir -p bin && $(GO) build -buildvcs=false -o bin/gateway ./cmd/gateway
+	@exec bin/gateway dev
+
+.PHONY: test
+test: postgres cc ## run every test, with the race detector, on real PostgreSQL
+	$(GO) test -race -timeout 15m ./...
+
+.PHONY: lint
+lint: ## run every linter
+	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+	sh -n scripts/need
+	sh -n scripts/fuzz
+	bash -n .ci/run
+
+.PHONY: check
+check: lint test ## what CI runs
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (1m)
+	scripts/fuzz $(FUZZTIME)
+
+.PHONY: fuzz-short
+fuzz-short: ## run each fuzz target for five seconds
+	scripts/fuzz 5s
+
+.PHONY: build
+build: ## build the static binary as it is released, bin/gateway
+	$(BUILD) -o bin/gateway ./cmd/gateway
+
+.PHONY: image
+image: ## build the container image
+	docker build -t $(IMAGE) .
+
+.PHONY: rename
+rename: ## change the module's path everywhere: make rename MODULE=example.com/hooks
+	@test -n "$(MODULE)" || { echo "usage: make rename MODULE=example.com/hooks" >&2; exit 2; }
+	$(GO) run ./internal/tools/rename "$(MODULE)"
+
+.PHONY: postgres
+postgres: ## install PostgreSQL's programs if they are missing, without a server of the system's own
+	@scripts/need postgres
+
+.PHONY: cc
+cc:
+	@scripts/need cc

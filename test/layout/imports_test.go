@@ -1,0 +1,154 @@
+// Package layout holds the module to its own rules: which package may know which, and how long a file
+// or a function may get. A rule that nothing checks is a false statement about the code.
+package layout
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// mayImport is the map of the module: what each package may import of ours. A package that is not named
+// takes the pattern of its folder. A new package has to be entered here, which is the moment to think
+// about its place.
+var mayImport = map[string][]string{
+	"internal/canonical": {},
+	"idempotency":        {"internal/canonical"},
+	"drops":              {},
+	"jobs":               {},
+	"configs":            {},
+	"migrations":         {},
+	"internal/inbox":     {"idempotency", "drops", "jobs", "providers"},
+	"providers":          {"jobs", "drops", "internal/canonical"},
+	"providers/*":        {"providers", "jobs", "drops", "internal/canonical"},
+	"internal/devdb":     {"migrations"},
+	"internal/tools/*":   {},
+	"cmd/*":              {"*", "*/*", "*/*/*"},
+	"test/*":             {"*", "*/*", "*/*/*"},
+}
+
+// testsToo is what the tests of every package may import besides.
+var testsToo = []string{"internal/devdb", "migrations"}
+
+// mayUse says which packages may import a module of others; "tests" means those of any package.
+var mayUse = map[string][]string{
+	"github.com/labstack/echo/v4": {"providers", "cmd/*", "test/*", "tests"},
+	"github.com/jackc/pgx/v5":     {"idempotency", "jobs", "drops", "migrations", "internal/inbox", "internal/devdb", "cmd/*", "test/*", "tests"},
+	"github.com/slack-go/slack":   {"providers/slack", "test/*", "tests"},
+	"github.com/pressly/goose/v3": {"migrations"},
+	"github.com/spf13/cobra":      {"cmd/*"},
+	// What serves tests stays out of the binary.
+	"testing":                  {"test/*", "tests"},
+	"pgregory.net/rapid":       {"test/*", "tests"},
+	"github.com/google/go-cmp": {"test/*", "tests"},
+	"go.uber.org/goleak":       {"test/*", "tests"},
+	"github.com/prometheus/client_golang/prometheus/testutil": {"test/*", "tests"},
+}
+
+// pkg is what go list says of a package.
+type pkg struct {
+	ImportPath   string
+	Module       struct{ Path string }
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// name is the package's folder in the module.
+func (p pkg) name() string { return strings.TrimPrefix(p.ImportPath, p.Module.Path+"/") }
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Module,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var all []pkg
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func matches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, _ := path.Match(p, name) // the patterns are well-formed, and that is the only error
+		return ok
+	})
+}
+
+// allowed returns what a package may import of ours.
+func allowed(name string) ([]string, bool) {
+	if list, ok := mayImport[name]; ok {
+		return list, true
+	}
+	list, ok := mayImport[path.Dir(name)+"/*"]
+	return list, ok
+}
+
+func TestPackagesImportOneWay(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		list, ok := allowed(p.name())
+		if !ok {
+			t.Errorf("%s: enter it in mayImport", p.name())
+			continue
+		}
+		for _, imported := range ours(p, p.Imports) {
+			if !matches(list, imported) {
+				t.Errorf("%s may not import %s", p.name(), imported)
+			}
+		}
+		list = append(slices.Clone(list), append(testsToo, p.name(), p.name()+"/*")...)
+		for _, imported := range ours(p, append(p.TestImports, p.XTestImports...)) {
+			if !matches(list, imported) {
+				t.Errorf("%s's tests may not import %s", p.name(), imported)
+			}
+		}
+	}
+}
+
+// ours returns the folders of those imports that are of the package's module.
+func ours(p pkg, imports []string) []string {
+	var names []string
+	for _, i := range imports {
+		if name, ok := strings.CutPrefix(i, p.Module.Path+"/"); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func TestModulesOfOthersStayWhereTheyBelong(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for module, users := range mayUse {
+			uses := func(i string) bool { return i == module || strings.HasPrefix(i, module+"/") }
+			if slices.ContainsFunc(p.Imports, uses) && !matches(users, p.name()) {
+				t.Errorf("%s may not import %s", p.name(), module)
+			}
+			if slices.ContainsFunc(append(p.TestImports, p.XTestImports...), uses) && !matches(users, p.name()) && !slices.Contains(users, "tests") {
+				t.Errorf("%s's tests may not import %s", p.name(), module)
+			}
+		}
+	}
+}

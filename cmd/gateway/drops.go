@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/drops"
+)
+
+// maxDropsListed bounds --limit: what is listed is held in memory first.
+const maxDropsListed = 100_000
+
+func dropsCommand() *cobra.Command {
+	cmd := group("drops", "Verified deliveries that were acknowledged but not kept", dropsListCommand(), dropsShowCommand())
+	cmd.Long = `A drop is a delivery that a vendor signed and that was answered 200, but is not in the inbox:
+
+  unknown_job    no job answers for the path or for the tenant that the body names
+  job_mismatch   the body names another tenant or application than the job or its source
+  hash_mismatch  its key was already taken, with other content
+  malformed      signed, but it cannot be read
+
+Each source or job keeps 100 whole requests a minute and reason, then rows without the request; a row's
+count says how many drops it stands for. A duplicate is only counted: gateway_deliveries_dropped_total.`
+	return cmd
+}
+
+// dropFlags are the flags of drops list, as they are typed.
+type dropFlags struct {
+	reason, provider, organization, job, since string
+	limit                                      int
+	asJSON                                     bool
+}
+
+func dropsListCommand() *cobra.Command {
+	var f dropFlags
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List kept drops, newest first",
+		Example: `  gateway drops list --since 1h
+  gateway drops list --provider slack --reason unknown_job --limit 500 --json`,
+		Args: atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := f.filter(time.Now())
+			if err != nil {
+				return err
+			}
+			return withDrops(cmd, func(ctx context.Context, store *drops.Store) error {
+				list, more, err := listDrops(ctx, store, filter)
+				if err != nil {
+					return err
+				}
+				return printDrops(cmd, list, more, f.asJSON)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&f.reason, "reason", "", "only this reason: "+strings.Join(keptReasons(), ", "))
+	addProviderFlag(cmd, &f.provider)
+	cmd.Flags().StringVar(&f.organization, "organization", "", "only this organization's (UUID); an unknown_job mostly has none")
+	cmd.Flags().StringVar(&f.job, "job", "", "only of this job (UUID): the one found, or the one that the URL named")
+	cmd.Flags().StringVar(&f.since, "since", "", "only stored since then: a time ago (30m, 12h, 7d) or an instant (2026-03-01T12:00:00Z)")
+	cmd.Flags().IntVar(&f.limit, "limit", 50, "list at most this many, up to "+strconv.Itoa(maxDropsListed))
+	addJSONFlag(cmd, &f.asJSON)
+	return cmd
+}
+
+func dropsShowCommand() *cobra.Command {
+	var asJSON, rawBody bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show one drop with the request that it came in",
+		Long: `Shows one drop with the request that it came in: its headers, and its body as text, inflated if it was
+compressed, or as a hex dump. Several drops of one request share the request.`,
+		Example: `  gateway drops show 019c3f2b-8c1e-7d0a-8c57-9a550c6f3a1d
+  gateway drops show 019c3f2b-8c1e-7d0a-8c57-9a550c6f3a1d --body > body.bin`,
+		Args: atMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("which drop? give its id; see them with gateway drops list")
+			}
+			if asJSON && rawBody {
+				return usagef("--json and --body both write to stdout; give one of them")
+			}
+			id, err := parseID("the drop's id", args[0])
+			if err != nil {
+				return err
+			}
+			return withDrops(cmd, func(ctx context.Context, store *drops.Store) error {
+				return showDrop(ctx, cmd, store, id, asJSON, rawBody)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&rawBody, "body", false, "write the body to stdout, the bytes of the wire and nothing else")
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func showDrop(ctx context.Context, cmd *cobra.Command, store *drops.Store, id uuid.UUID, asJSON, rawBody bool) error {
+	kept, err := store.Find(ctx, id)
+	switch {
+	case errors.Is(err, drops.ErrNotFound):
+		return fmt.Errorf("%w: %s; its retention may have passed. See gateway drops list", err, id)
+	case err != nil:
+		return err
+	case asJSON:
+		return printJSON(cmd, dropShownOut(kept))
+	case !rawBody:
+		return printDrop(cmd.OutOrStdout(), kept)
+	case kept.Body == nil:
+		return fmt.Errorf("show body: %s", bodyNotKept)
+	}
+	_, err = cmd.OutOrStdout().Write(kept.Body)
+	return err
+}
+
+// withDrops opens the store for a command.
+func withDrops(cmd *cobra.Command, do func(context.Context, *drops.Store) error) error {
+	pool, _, err := openDatabase(cmd.Context(), cmd)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return unmigrated(do(cmd.Context(), drops.NewStore(pool)))
+}
+
+// listDrops lists up to the filter's limit, however many pages that takes, and says whether there are more.
+func listDrops(ctx context.Context, store *drops.Store, f drops.Filter) (list []drops.Kept, more bool, err error) {
+	wanted := f.Limit + 1
+	for len(list) < wanted {
+		f.Limit = min(wanted-len(list), drops.MaxList)
+		page, err := store.List(ctx, f)
+		if err != nil {
+			return nil, false, err
+		}
+		list = append(list, page...)
+		if len(page) < f.Limit {
+			return list, false, nil
+		}
+		f.After = page[len(page)-1].Cursor()
+	}
+	return list[:wanted-1], true, nil
+}
+
+// filter reads the flags.
+func (f *dropFlags) filter(now time.Time) (drops.Filter, error) {
+	filter := drops.Filter{Reason: drops.Reason(f.reason), Provider: f.provider, Limit: f.limit}
+	if f.reason != "" && !slices.Contains(keptReasons(), f.reason) {
+		return filter, usagef("--reason %q is not kept; it is one of %s", f.reason, strings.Join(keptReasons(), ", "))
+	}
+	if err := checkProvider(f.provider, true); err != nil {
+		return filter, err
+	}
+	if f.limit < 1 || f.limit > maxDropsListed {
+		return filter, usagef("--limit %d is not between 1 and %d", f.limit, maxDropsListed)
+	}
+	var err error
+	if f.organization != "" {
+		if filter.Organization, err = parseID("--organization", f.organization); err != nil {
+			return filter, err
+		}
+	}
+	if f.job != "" {
+		if filter.Job, err = parseID("--job", f.job); err != nil {
+			return filter, err
+		}
+	}
+	if f.since != "" {
+		filter.Since, err = parseSince(f.since, now)
+	}
+	return filter, err
+}
+
+// keptReasons are the reasons that have rows.
+func keptReasons() []string {
+	var names []string
+	for _, reason := range drops.Reasons() {
+		if reason != drops.Duplicate {
+			names = append(names, string(reason))
+		}
+	}
+	return names
+}
+
+// parseSince reads an instant, or how long ago it was: 30m, 12h, 7d.
+func parseSince(text string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	ago, err := time.ParseDuration(text)
+	if days, isDays := strings.CutSuffix(text, "d"); isDays {
+		var n int
+		n, err = strconv.Atoi(days)
+		n = max(-1, min(n, 36500)) // a century: more would overflow the duration
+		ago = time.Duration(n) * 24 * time.Hour
+	}
+	if err != nil || ago < 0 {
+		return time.Time{}, usagef("--since %q is neither a time ago like 30m, 12h or 7d nor an instant like 2026-03-01T12:00:00Z", text)
+	}
+	return now.Add(-ago), nil
+}

@@ -19,55 +19,62 @@ const (
 // later settles a delivery on its own, beside the batches: what it waits for must not hold up others.
 // decide says that a claim stands in its way which only the plane's full form can judge.
 func (b *Inbox) later(r *row, decide bool) {
-	b.straggling.Go(func() {
-		deadline := r.entry.work.Deadline
-		over := time.NewTimer(time.Until(deadline))
-		defer over.Stop()
-		select {
-		case b.alone <- struct{}{}:
-			b.settleAlone(r, decide, over.C)
-			<-b.alone
-		case <-over.C:
-			b.fail(r)
-		}
-	})
+	b.straggling.Go(func() { b.settleAlone(r, decide) })
 }
 
 // settleAlone repeats until the delivery has an ending or its deadline is over.
-func (b *Inbox) settleAlone(r *row, decide bool, over <-chan time.Time) {
-	for pause := firstPause; ; {
-		verdicts, err := b.attempt(func(ctx context.Context) ([]idempotency.Verdict, error) {
-			if decide && r.drop == nil {
-				return b.decide(ctx, r)
+func (b *Inbox) settleAlone(r *row, decide bool) {
+	over := time.NewTimer(time.Until(r.entry.work.Deadline))
+	defer over.Stop()
+	var err error
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		select {
+		case b.alone <- struct{}{}:
+			var again bool
+			for again = true; again; {
+				again, decide, err = b.tryAlone(r, decide)
 			}
-			return b.transact(ctx, []*row{r})
-		})
-		switch {
-		case err == nil:
-			switch b.judge(r, verdicts[0]) {
-			case ended:
-				return
-			case toKeep:
-				continue
-			}
-			decide = true
-		case isRefusal(err):
-			if !b.refuse(r, err) {
+			<-b.alone
+			if err == nil {
 				return
 			}
-			continue
-		case isMissingDay(err) && b.makeDay():
-			continue
+		case <-over.C:
+			b.giveUp(r, err)
+			return
 		}
 		select {
 		case <-time.After(pause):
-			pause = min(2*pause, lastPause)
-		case <-over:
-			b.log.Error("delivery not settled in time", "provider", r.provider(), "request_id", r.entry.work.Request.ID, "err", err)
-			b.fail(r)
+		case <-over.C:
+			b.giveUp(r, err)
 			return
 		}
 	}
+}
+
+// tryAlone makes one attempt. again: something was learnt, and the next attempt differs; otherwise the
+// delivery has ended, or there is an error that time may mend.
+func (b *Inbox) tryAlone(r *row, decide bool) (again, decideNext bool, err error) {
+	verdicts, err := b.attempt(func(ctx context.Context) ([]idempotency.Verdict, error) {
+		if decide && r.drop == nil {
+			return b.decide(ctx, r)
+		}
+		return b.transact(ctx, []*row{r})
+	})
+	switch {
+	case err == nil:
+		judged := b.judge(r, verdicts[0])
+		return judged != ended, judged == toDecide, nil
+	case isRefusal(err):
+		return b.refuse(r, err), decide, nil
+	case isMissingDay(err) && b.makeDay():
+		return true, decide, nil
+	}
+	return false, decide, err
+}
+
+func (b *Inbox) giveUp(r *row, err error) {
+	b.log.Error("delivery not settled in time", "provider", r.provider(), "request_id", r.entry.work.Request.ID, "err", err)
+	b.fail(r)
 }
 
 // decide settles one delivery with the plane's full form: a lease that passed is reclaimed, a row past its

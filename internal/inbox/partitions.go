@@ -65,9 +65,11 @@ func (p *Partitions) make(ctx context.Context, day time.Time) (made bool, err er
 			return err
 		}
 		var alone, there bool
-		err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1), to_regclass('agent.' || $2) IS NOT NULL`,
-			partitionsLock, dayName(day)).Scan(&alone, &there)
-		if err != nil || !alone || there {
+		if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1)`, partitionsLock).Scan(&alone); err != nil || !alone {
+			return err
+		}
+		// A statement of its own: one that began before the lock was had may not see what its last holder made.
+		if err := tx.QueryRow(ctx, `SELECT to_regclass('agent.' || $1) IS NOT NULL`, dayName(day)).Scan(&there); err != nil || there {
 			return err
 		}
 		table := pgx.Identifier{"agent", dayName(day)}.Sanitize()

@@ -68,8 +68,11 @@ func (p *Partitions) make(ctx context.Context, day time.Time) (made bool, err er
 		if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1)`, partitionsLock).Scan(&alone); err != nil || !alone {
 			return err
 		}
-		// A statement of its own: one that began before the lock was had may not see what its last holder made.
-		if err := tx.QueryRow(ctx, `SELECT to_regclass('agent.' || $1) IS NOT NULL`, dayName(day)).Scan(&there); err != nil || there {
+		// A statement of its own, and the catalog itself: a statement that began before the lock was had, and
+		// to_regclass with what it has cached, may not see what the last holder made.
+		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_class
+			WHERE relnamespace = 'agent'::regnamespace AND relname = $1)`, dayName(day)).Scan(&there)
+		if err != nil || there {
 			return err
 		}
 		table := pgx.Identifier{"agent", dayName(day)}.Sanitize()

@@ -104,7 +104,7 @@ func (p *Pool) Put(d *Doc) {
 // small reports whether what a Doc holds is worth keeping: one huge body must not hold its space for good.
 func (d *Doc) small() bool {
 	return cap(d.nodes) <= 1<<14 && cap(d.form.order) <= 1<<12 && cap(d.form.names) <= 1<<16 &&
-		cap(d.form.out) <= 1<<16 && cap(d.form.stack) <= 1<<12
+		cap(d.form.stack) <= 1<<12
 }
 
 // Hash is the fingerprint of a whole body, as Value.Fingerprint gives it. A body that is no JSON has the

@@ -66,6 +66,7 @@ func (v Value) Fingerprint(omit ...string) string {
 func (d *Doc) writeForm(i uint32, omit []string) bool {
 	f := &d.form
 	for {
+		f.write(nil)
 		n := d.nodes[i]
 		switch d.body[n.start] {
 		case '{':
@@ -131,24 +132,34 @@ func (f *form) pop() {
 
 // writeScalar writes a string in its one spelling, or a number or literal as it is.
 func (d *Doc) writeScalar(n node) {
-	f := &d.form
-	text := d.body[n.start:n.end]
-	switch {
-	case n.escaped():
-		f.out = append(f.out, '"')
-		f.out = appendSpelled(f.out, text[1:len(text)-1])
-		f.out = append(f.out, '"')
-	case len(text) > flushAt/2: // a long one goes into the hash without being copied
-		f.sum.Write(f.out)
-		f.sum.Write(text)
-		f.out = f.out[:0]
-	default:
-		f.out = append(f.out, text...)
+	f, rest := &d.form, d.body[n.start:n.end]
+	for n.escaped() {
+		i := bytes.IndexByte(rest, '\\')
+		if i < 0 {
+			break
+		}
+		f.write(rest[:i])
+		r, size := escape(rest[i:])
+		f.out = appendEscaped(f.out, r)
+		rest = rest[i+size:]
 	}
-	if len(f.out) > flushAt {
-		f.sum.Write(f.out)
-		f.out = f.out[:0]
+	f.write(rest)
+}
+
+// write gives bytes to the hash: the few through a buffer, which it empties when it is full, the many as
+// they are.
+func (f *form) write(b []byte) {
+	if len(f.out)+len(b) <= flushAt {
+		f.out = append(f.out, b...)
+		return
 	}
+	f.sum.Write(f.out)
+	f.out = f.out[:0]
+	if len(b) > flushAt/2 {
+		f.sum.Write(b)
+		return
+	}
+	f.out = append(f.out, b...)
 }
 
 // sortMembers appends the members of the object at node i to form.order, sorted; false when a name is

@@ -106,7 +106,7 @@ func checkFingerprint(t *testing.T, body []byte, omit ...string) {
 		want = Raw(body)
 	}
 	if got := Hash(body, omit...); got != want {
-		t.Errorf("%q without %q: fingerprint %s, want %s of %s", body, omit, got, want, form)
+		t.Errorf("%.200q without %q: fingerprint %s, want %s of %.200s", body, omit, got, want, form)
 	}
 }
 

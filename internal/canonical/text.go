@@ -8,18 +8,6 @@ import (
 
 // appendText appends the text of a scanned string's content, as Value.Text has it.
 func appendText(dst, content []byte) []byte {
-	return resolve(dst, content, appendPlain)
-}
-
-// appendSpelled appends a scanned string's content in the one spelling that the canonical form has: what
-// must be escaped is, in the shortest way and in lower case, as RFC 8785 says; all else is not. Half a
-// surrogate pair, which UTF-8 has no bytes for, stays an escape.
-func appendSpelled(dst, content []byte) []byte {
-	return resolve(dst, content, appendEscaped)
-}
-
-// resolve copies content and gives each escape's character to put.
-func resolve(dst, content []byte, put func([]byte, rune) []byte) []byte {
 	for {
 		i := bytes.IndexByte(content, '\\')
 		if i < 0 {
@@ -27,7 +15,11 @@ func resolve(dst, content []byte, put func([]byte, rune) []byte) []byte {
 		}
 		dst = append(dst, content[:i]...)
 		r, size := escape(content[i:])
-		dst = put(dst, r)
+		if utf16.IsSurrogate(r) {
+			dst = append(dst, 0xE0|byte(r>>12), 0x80|byte(r>>6)&0x3F, 0x80|byte(r)&0x3F)
+		} else {
+			dst = utf8.AppendRune(dst, r)
+		}
 		content = content[i+size:]
 	}
 }
@@ -72,13 +64,9 @@ func hex4(b []byte) (r rune) {
 	return r
 }
 
-func appendPlain(dst []byte, r rune) []byte {
-	if utf16.IsSurrogate(r) {
-		return append(dst, 0xE0|byte(r>>12), 0x80|byte(r>>6)&0x3F, 0x80|byte(r)&0x3F)
-	}
-	return utf8.AppendRune(dst, r)
-}
-
+// appendEscaped appends a character that was an escape, in the one spelling that the canonical form has:
+// what must be escaped is, in the shortest way and in lower case, as RFC 8785 says; all else is not. Half
+// a surrogate pair, which UTF-8 has no bytes for, stays an escape.
 func appendEscaped(dst []byte, r rune) []byte {
 	switch r {
 	case '"', '\\':

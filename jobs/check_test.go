@@ -76,6 +76,11 @@ func TestKeysThatDoNotFitAreRefusedWithWhatToDo(t *testing.T) {
 	if err := CheckKeys(ctx, b.pool, b.keys); err != nil {
 		t.Errorf("of closed jobs: %v", err)
 	}
+	b.exec(t, `UPDATE agent.provider_jobs SET closed_at = now()`)
+	b.exec(t, `UPDATE agent.provider_sources SET removed_at = now()`)
+	if err := CheckKeys(ctx, b.pool, mustKeys(t, 3)); err != nil {
+		t.Errorf("of a removed source: %v", err)
+	}
 }
 
 func TestADatabaseThatCannotBeAskedSaysNothingOfTheKeys(t *testing.T) {

@@ -550,6 +550,19 @@ gateway_directory_unopened_secrets 0
 	}
 }
 
+func TestThatReadsFailAndSucceedAgainIsLoggedOnceEach(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	d := NewDirectory(nil, nil, slog.New(slog.NewTextHandler(&logged, nil)), nil)
+	for _, err := range []error{nil, nil, context.DeadlineExceeded, context.DeadlineExceeded, nil, nil} {
+		d.report(err)
+	}
+	failed, again := strings.Count(logged.String(), "directory cannot be refreshed"), strings.Count(logged.String(), "directory refreshed again")
+	if failed != 1 || again != 1 {
+		t.Errorf("logged %d and %d times:\n%s", failed, again, logged.String())
+	}
+}
+
 func TestLookUpsAllocateNothing(t *testing.T) { // not parallel: what others allocate would be counted
 	b := newBed(t)
 	main := b.source(t, "slack", "main", "s")

@@ -105,7 +105,7 @@ func refresh(t *testing.T, d *Directory) {
 // eventually waits for what Run brings by itself, read after read, and tells how long it took.
 func eventually(t *testing.T, d *Directory, what string, is func() bool) time.Duration {
 	t.Helper()
-	began := time.Now()
+	began, late := time.Now(), time.After(soon)
 	for !is() {
 		d.fresh.mu.Lock()
 		done := d.fresh.done
@@ -115,7 +115,7 @@ func eventually(t *testing.T, d *Directory, what string, is func() bool) time.Du
 		}
 		select {
 		case <-done:
-		case <-time.After(soon):
+		case <-late:
 			t.Fatalf("after %s still not so: %s", soon, what)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 
 const (
 	pollEvery = 400 * time.Millisecond
-	// Reads start a little further apart than a twentieth of a second, so that PostgreSQL never sees more
-	// than 20 begin within one.
-	readSpacing = time.Second / 19
+	// Reads start further apart than a twentieth of a second, so that PostgreSQL never sees more than 20
+	// begin within one, though one of them was held up on its way.
+	readSpacing = time.Second / 18
 	// waitAtMost bounds a Refresh: the vendor waits meanwhile.
 	waitAtMost = 2 * time.Second
 )

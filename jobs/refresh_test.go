@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -225,8 +226,9 @@ func TestARefreshFailsQuicklyWhenPostgreSQLIsAway(t *testing.T) {
 		d.Run(ctx)
 	}()
 	for range 5 {
-		if err := d.Refresh(t.Context(), time.Now()); !errors.Is(err, errNotRefreshed) {
-			t.Errorf("got %v", err)
+		began := time.Now()
+		if err := d.Refresh(t.Context(), began); !errors.Is(err, errNotRefreshed) || time.Since(began) > waitAtMost/2 {
+			t.Errorf("got %v after %s", err, time.Since(began))
 		}
 	}
 	cancel()
@@ -241,6 +243,19 @@ func TestARefreshFailsQuicklyWhenPostgreSQLIsAway(t *testing.T) {
 	if err := d.Refresh(t.Context(), began); !errors.Is(err, errNotRefreshed) || time.Since(began) > waitAtMost/2 {
 		t.Errorf("when nobody reads any more: got %v after %s", err, time.Since(began))
 	}
+}
+
+func TestARefreshThatNobodyServesFailsAfterTwoSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDirectory(nil, nil, nil, nil) // Run is not called
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := d.Refresh(ctx, began); !errors.Is(err, errNotRefreshed) || time.Since(began) != 2*time.Second {
+			t.Errorf("got %v after %s", err, time.Since(began))
+		}
+	})
 }
 
 func TestWhoWaitsIsToldWhenRunEnds(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// A sealed secret is stored as: version (1 byte), key id (4), nonce (12), ciphertext and tag. The
-// version and key id, the table and the row's id are authenticated with it, so that a secret that is
-// copied to another row does not open there.
+// A sealed secret is stored as: version (1 byte), key id (4), nonce (12), ciphertext and tag. The table
+// and the row's id are authenticated with it, so that a secret that is copied to another row does not
+// open there.
 const (
 	sealVersion = 1
 	keyIDBytes  = 4
@@ -95,7 +95,7 @@ func idOf(key []byte) keyID {
 // seal closes a secret for one row of one table.
 func (k *Keys) seal(table string, row uuid.UUID, s Secret) []byte {
 	header := append([]byte{sealVersion}, k.first[:]...)
-	return k.byID[k.first].Seal(header, nil, []byte(s.Reveal()), boundTo(header, table, row))
+	return k.byID[k.first].Seal(header, nil, []byte(s.Reveal()), boundTo(table, row))
 }
 
 // open gives back what seal closed for the same row. The error is errUnknownKey or errAltered.
@@ -108,7 +108,7 @@ func (k *Keys) open(table string, row uuid.UUID, sealed []byte) (Secret, error) 
 	if !ok {
 		return Secret{}, errUnknownKey
 	}
-	plain, err := aead.Open(nil, nil, sealed[sealHeader:], boundTo(sealed[:sealHeader], table, row))
+	plain, err := aead.Open(nil, nil, sealed[sealHeader:], boundTo(table, row))
 	if err != nil || len(plain) == 0 {
 		return Secret{}, errAltered
 	}
@@ -124,12 +124,7 @@ func sealedWith(sealed []byte) (keyID, bool) {
 	return keyID(sealed[1:sealHeader]), true
 }
 
-func boundTo(header []byte, table string, row uuid.UUID) []byte {
-	data := make([]byte, 0, len(header)+len(table)+len(row))
-	data = append(data, header...)
-	data = append(data, table...)
-	return append(data, row[:]...)
-}
+func boundTo(table string, row uuid.UUID) []byte { return append([]byte(table), row[:]...) }
 
 // String returns [redacted].
 func (k *Keys) String() string { return redacted }

@@ -10,7 +10,7 @@ import (
 // What is kept of one origin's drops in a minute. A vendor that sends nothing but drops, all day, fills no
 // disk; and an operator needs a few to see why.
 const (
-	bodiesAMinute = 100  // rows that keep the request: its headers and body
+	bodiesAMinute = 100  // requests, with their headers and body
 	rowsAMinute   = 1000 // rows in all
 )
 
@@ -31,9 +31,9 @@ type Keep struct {
 	Count int
 }
 
-// Limiter bounds what is kept of drops, in this process. Each minute the first 100 of an origin keep their
-// request, those up to 1,000 a bare row, and the others are added to the count of the origin's next row.
-// It is safe for concurrent use.
+// Limiter bounds what is kept of drops, in this process. Each minute the first 100 requests of an origin
+// are kept with their rows, further drops up to 1,000 have a bare row, and the others are added to the count
+// of the origin's next row. It is safe for concurrent use.
 type Limiter struct {
 	mu     sync.Mutex
 	minute map[Origin]*minute
@@ -41,9 +41,11 @@ type Limiter struct {
 }
 
 type minute struct {
-	start time.Time
-	rows  int
-	owed  int // drops that no row stands for yet
+	start   time.Time
+	rows    int
+	bodies  int       // requests kept
+	request uuid.UUID // the last one kept: all of its rows share one body
+	owed    int       // drops that no row stands for yet
 }
 
 // NewLimiter returns a limiter that has seen no drop.
@@ -51,20 +53,25 @@ func NewLimiter() *Limiter {
 	return &Limiter{minute: make(map[Origin]*minute)}
 }
 
-// Admit says what to keep of one more drop. An instant before one that it was given already belongs to
-// the minute that runs.
-func (l *Limiter) Admit(origin Origin, now time.Time) Keep {
+// Admit says what to keep of one more drop of the request. An instant before one that it was given already
+// belongs to the minute that runs.
+func (l *Limiter) Admit(origin Origin, request uuid.UUID, now time.Time) Keep {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.of(origin, now)
 	if now.Sub(m.start) >= time.Minute {
-		m.start, m.rows = now, 0
+		*m = minute{start: now, owed: m.owed}
 	}
 	if m.rows >= rowsAMinute {
 		m.owed++
 		return Keep{}
 	}
-	keep := Keep{Row: true, Body: m.rows < bodiesAMinute, Count: 1 + m.owed}
+	keep := Keep{Row: true, Body: request == m.request, Count: 1 + m.owed}
+	if !keep.Body && m.bodies < bodiesAMinute {
+		keep.Body = true
+		m.bodies++
+		m.request = request
+	}
 	m.rows++
 	m.owed = 0
 	return keep

@@ -14,7 +14,7 @@ func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 // admit asks for n drops of the origin at one instant and sums what is kept of them.
 func admit(l *Limiter, origin Origin, now time.Time, n int) (rows, bodies, count int) {
 	for range n {
-		keep := l.Admit(origin, now)
+		keep := l.Admit(origin, uuid.New(), now)
 		if keep.Row {
 			rows++
 		}
@@ -41,7 +41,7 @@ func TestAMinuteKeepsAHundredRequestsAndAThousandRows(t *testing.T) {
 	} {
 		fresh := NewLimiter()
 		admit(fresh, origin, noon(), i-1)
-		if diff := cmp.Diff(want, fresh.Admit(origin, noon().Add(59*time.Second))); diff != "" {
+		if diff := cmp.Diff(want, fresh.Admit(origin, uuid.New(), noon().Add(59*time.Second))); diff != "" {
 			t.Errorf("drop %d of a minute (-want +got):\n%s", i, diff)
 		}
 	}
@@ -55,7 +55,7 @@ func TestTheNextMinutesFirstRowStandsForThoseWithoutOne(t *testing.T) {
 	t.Parallel()
 	l, origin := NewLimiter(), anOrigin()
 	admit(l, origin, noon(), 1007)
-	got := []Keep{l.Admit(origin, noon().Add(time.Minute)), l.Admit(origin, noon().Add(time.Minute))}
+	got := []Keep{l.Admit(origin, uuid.New(), noon().Add(time.Minute)), l.Admit(origin, uuid.New(), noon().Add(time.Minute))}
 	want := []Keep{{Row: true, Body: true, Count: 8}, {Row: true, Body: true, Count: 1}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("a minute later (-want +got):\n%s", diff)
@@ -70,7 +70,7 @@ func TestOriginsAreBoundedApart(t *testing.T) {
 		"another verifier": {Verifier: uuid.New(), Reason: origin.Reason},
 		"another reason":   {Verifier: origin.Verifier, Reason: Malformed},
 	} {
-		if diff := cmp.Diff(Keep{Row: true, Body: true, Count: 1}, l.Admit(other, noon())); diff != "" {
+		if diff := cmp.Diff(Keep{Row: true, Body: true, Count: 1}, l.Admit(other, uuid.New(), noon())); diff != "" {
 			t.Errorf("%s beside a flood (-want +got):\n%s", name, diff)
 		}
 	}
@@ -82,7 +82,7 @@ func TestAnEarlierInstantBelongsToTheMinuteThatRuns(t *testing.T) {
 	l, origin := NewLimiter(), anOrigin()
 	admit(l, origin, noon(), 500)
 	admit(l, origin, noon().Add(-time.Hour), 500)
-	if keep := l.Admit(origin, noon().Add(time.Second)); keep.Row {
+	if keep := l.Admit(origin, uuid.New(), noon().Add(time.Second)); keep.Row {
 		t.Error("an old instant began a minute of its own")
 	}
 }
@@ -92,13 +92,13 @@ func TestWhatAFailedRowStoodForGoesToTheNext(t *testing.T) {
 	l, origin := NewLimiter(), anOrigin()
 	admit(l, origin, noon(), 1005)
 	later := noon().Add(time.Minute)
-	keep := l.Admit(origin, later) // itself and 5 others
+	keep := l.Admit(origin, uuid.New(), later) // itself and 5 others
 	l.Return(origin, keep, later)
-	l.Return(origin, l.Admit(origin, later), later)
-	if got := l.Admit(origin, later); got.Count != 6 {
+	l.Return(origin, l.Admit(origin, uuid.New(), later), later)
+	if got := l.Admit(origin, uuid.New(), later); got.Count != 6 {
 		t.Errorf("the next row stands for %d drops, want 6", got.Count)
 	}
-	if got := l.Admit(origin, later); got.Count != 1 {
+	if got := l.Admit(origin, uuid.New(), later); got.Count != 1 {
 		t.Errorf("and the one after it for %d, want 1", got.Count)
 	}
 }
@@ -107,14 +107,14 @@ func TestIdleOriginsAreForgotten(t *testing.T) {
 	t.Parallel()
 	l, owing := NewLimiter(), anOrigin()
 	for range 100 {
-		l.Admit(anOrigin(), noon())
+		l.Admit(anOrigin(), uuid.New(), noon())
 	}
 	admit(l, owing, noon(), 1003)
-	l.Admit(anOrigin(), noon().Add(2*time.Minute))
+	l.Admit(anOrigin(), uuid.New(), noon().Add(2*time.Minute))
 	if got := len(l.minute); got != 2 {
 		t.Errorf("%d origins are remembered, want the new one and the one that owes", got)
 	}
-	if got := l.Admit(owing, noon().Add(time.Hour)); got.Count != 4 {
+	if got := l.Admit(owing, uuid.New(), noon().Add(time.Hour)); got.Count != 4 {
 		t.Errorf("the next row stands for %d drops, want 4", got.Count)
 	}
 }
@@ -123,7 +123,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	l := NewLimiter()
 	for range maxOrigins + 500 {
-		if keep := l.Admit(anOrigin(), noon()); !keep.Row {
+		if keep := l.Admit(anOrigin(), uuid.New(), noon()); !keep.Row {
 			t.Fatal("a new origin's drop has no row")
 		}
 	}
@@ -141,11 +141,24 @@ func TestNoDropIsLostBetweenConcurrentCallers(t *testing.T) {
 		calling.Go(func() { _, _, counts[i] = admit(l, origin, noon(), 500) })
 	}
 	calling.Wait()
-	total := l.Admit(origin, noon().Add(time.Minute)).Count - 1
+	total := l.Admit(origin, uuid.New(), noon().Add(time.Minute)).Count - 1
 	for _, n := range counts {
 		total += n
 	}
 	if total != 4000 {
 		t.Errorf("the rows stand for %d drops, want 4000", total)
+	}
+}
+
+func TestOneRequestOfManyDropsTakesOneOfTheHundred(t *testing.T) {
+	t.Parallel()
+	l, origin, request := NewLimiter(), anOrigin(), uuid.New()
+	for range 500 {
+		if keep := l.Admit(origin, request, noon()); !keep.Body {
+			t.Fatal("a request's later drop does not keep it")
+		}
+	}
+	if _, bodies, _ := admit(l, origin, noon(), 200); bodies != 99 {
+		t.Errorf("%d other requests are kept, want 99", bodies)
 	}
 }

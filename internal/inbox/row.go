@@ -73,7 +73,7 @@ func (b *Inbox) item(r *row) idempotency.Item {
 // kept, the drop ends here, counted but without a row of its own.
 func (b *Inbox) keep(r *row, reason drops.Reason, detail string) bool {
 	req := r.entry.work.Request
-	r.kept = b.limiter.Admit(drops.Origin{Verifier: req.VerifiedBy.ID, Reason: reason}, req.ReceivedAt)
+	r.kept = b.limiter.Admit(drops.Origin{Verifier: req.VerifiedBy.ID, Reason: reason}, req.ID, req.ReceivedAt)
 	if !r.kept.Row {
 		r.dropped(reason)
 		return false

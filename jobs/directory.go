@@ -48,20 +48,21 @@ type tenant struct {
 	identity Identity
 }
 
-func newHoldings() holdings {
+// newHoldings makes room for so many jobs.
+func newHoldings(room int) holdings {
 	return holdings{
 		sources:   make(map[uuid.UUID]*Source),
 		named:     make(map[sourceName]*Source),
 		newest:    make(map[string][]*Source),
-		jobs:      make(map[uuid.UUID]*Job),
-		tenants:   make(map[tenant]*Job),
+		jobs:      make(map[uuid.UUID]*Job, room),
+		tenants:   make(map[tenant]*Job, room),
 		fallbacks: make(map[uuid.UUID]*Job),
 	}
 }
 
 // NewDirectory returns an empty Directory; Run fills it. A nil reg leaves its metrics unregistered.
 func NewDirectory(pool *pgxpool.Pool, keys *Keys, log *slog.Logger, reg prometheus.Registerer) *Directory {
-	d := &Directory{pool: pool, keys: keys, log: log, held: newHoldings()}
+	d := &Directory{pool: pool, keys: keys, log: log, held: newHoldings(0)}
 	d.fresh.done = make(chan struct{})
 	d.fresh.wanted = make(chan struct{}, 1)
 	d.fresh.since = time.Now()

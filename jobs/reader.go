@@ -103,7 +103,7 @@ func (d *Directory) take(c *changes, everything bool) {
 	r := &d.reader
 	r.at, r.server = c.at, c.server
 	if everything {
-		held := newHoldings()
+		held := newHoldings(len(c.jobs))
 		held.apply(c)
 		d.mu.Lock()
 		d.held = held
@@ -138,7 +138,8 @@ type row struct {
 	id, organization uuid.UUID
 	provider, name   string
 	source           uuid.UUID
-	identity         []byte
+	json             []byte
+	identity         map[string]string // of json, filled anew for each row
 	fallback, ended  bool
 	secrets          [][]byte
 	rotating         float64 // seconds left
@@ -153,9 +154,10 @@ func (d *Directory) query(ctx context.Context, limit time.Duration, sql string, 
 		return nil, err
 	}
 	c := &changes{unopened: make(map[uuid.UUID]int)}
-	var l row
-	into := []any{&l.kind, &l.id, &l.organization, &l.provider, &l.name, &l.source, &l.identity, &l.fallback, &l.ended,
-		&l.secrets, &l.rotating, &l.created}
+	l := row{identity: make(map[string]string)}
+	// As arrays, because pgx would take the text of a uuid.UUID.
+	into := []any{&l.kind, (*[16]byte)(&l.id), (*[16]byte)(&l.organization), &l.provider, &l.name, (*[16]byte)(&l.source),
+		&l.json, &l.fallback, &l.ended, &l.secrets, &l.rotating, &l.created}
 	_, err = pgx.ForEachRow(rows, into, func() error { return d.add(c, &l) })
 	if err != nil {
 		return nil, err
@@ -171,22 +173,22 @@ func (d *Directory) add(c *changes, l *row) error {
 		c.at, c.server = l.name, l.created
 		return nil
 	}
-	var identity map[string]string
-	if err := json.Unmarshal(l.identity, &identity); err != nil {
+	clear(l.identity)
+	if err := json.Unmarshal(l.json, &l.identity); err != nil {
 		return fmt.Errorf("read the identity of %s %s: %w", l.kind, l.id, err)
 	}
 	if l.kind == string(BySource) {
 		c.sourceIDs = append(c.sourceIDs, l.id)
 		if l.ended {
-			c.unopened[l.id] = 0
+			d.unopened(c, l.id, 0)
 			return nil
 		}
-		c.sources = append(c.sources, &Source{ID: l.id, Provider: l.provider, Name: l.name, Pins: pinned(identity),
+		c.sources = append(c.sources, &Source{ID: l.id, Provider: l.provider, Name: l.name, Pins: pinned(l.identity),
 			Keyring: d.keyring(c, l), created: l.created})
 		return nil
 	}
 	c.jobs = append(c.jobs, &Job{ID: l.id, Organization: l.organization, Provider: l.provider, SourceID: l.source,
-		Pins: pinned(identity), Fallback: l.fallback, Closed: l.ended, Keyring: d.keyring(c, l)})
+		Pins: pinned(l.identity), Fallback: l.fallback, Closed: l.ended, Keyring: d.keyring(c, l)})
 	return nil
 }
 
@@ -202,19 +204,26 @@ func (d *Directory) keyring(c *changes, l *row) Keyring {
 		}
 		k.Unopened++
 		k.CurrentSealed = k.CurrentSealed || i == 0
-		if d.reader.unopened[l.id] == 0 && k.Unopened == 1 {
+		if k.Unopened == 1 && d.reader.unopened[l.id] == 0 {
 			id, _ := sealedWith(sealed)
 			d.log.Error("secret cannot be opened", slog.String("holder", string(kind)), slog.String("id", l.id.String()),
 				slog.String("key_id", id.String()), slog.Any("err", err))
 		}
 	}
-	c.unopened[l.id] = k.Unopened
+	d.unopened(c, l.id, k.Unopened)
 	if l.rotating > 0 {
 		// Counted from here by this machine's monotonic clock: how its time of day differs from the
 		// database's does not matter.
 		k.RotatingUntil = time.Now().Add(time.Duration(l.rotating * float64(time.Second)))
 	}
 	return k
+}
+
+// unopened notes how many secrets of a row could not be opened, if that is any news.
+func (d *Directory) unopened(c *changes, id uuid.UUID, n int) {
+	if n > 0 || d.reader.unopened[id] > 0 {
+		c.unopened[id] = n
+	}
 }
 
 // xmin reads the lowest transaction that was still open from a snapshot's text, xmin:xmax:open,…

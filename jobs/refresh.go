@@ -68,6 +68,15 @@ func (f *freshness) stop() {
 	f.done = make(chan struct{})
 }
 
+// Load reads everything once, for a caller that will not begin without. It comes before Run, if at all.
+func (d *Directory) Load(ctx context.Context) error {
+	began := time.Now()
+	err := d.read(ctx, began)
+	d.metrics.read(err == nil)
+	d.fresh.end(began, err == nil)
+	return err
+}
+
 // Run reads the tables until ctx ends: everything at first, then what changed, again and again. It is
 // called once; when it has returned, look-ups go on answering what was read last and Refresh fails.
 func (d *Directory) Run(ctx context.Context) {

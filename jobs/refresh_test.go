@@ -258,6 +258,25 @@ func TestARefreshThatNobodyServesFailsAfterTwoSeconds(t *testing.T) {
 	})
 }
 
+func TestALoadFillsTheDirectoryBeforeItRuns(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	source := b.source(t, "slack", "main")
+	d := NewDirectory(b.pool, b.keys, slog.New(slog.DiscardHandler), nil)
+	since := time.Now()
+	if err := d.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !d.Loaded() || !found(d.SourceByID(source.ID)) || d.Refresh(t.Context(), since) != nil {
+		t.Error("it is not filled")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := d.Load(ctx); err == nil {
+		t.Error("it says that it has read what it has not")
+	}
+}
+
 func TestWhoWaitsIsToldWhenRunEnds(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

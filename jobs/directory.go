@@ -128,6 +128,10 @@ func (d *Directory) Fallback(source uuid.UUID) (*Job, bool) {
 // Loaded reports whether everything was read once. It never turns false again.
 func (d *Directory) Loaded() bool { return d.fresh.everSucceeded() }
 
+// Age is how old what the directory knows may be: how long ago the newest read that succeeded began. Before
+// the first, it is how long the directory has existed.
+func (d *Directory) Age() time.Duration { return d.fresh.age() }
+
 // apply brings a change in. What was there under the same ids is taken out of every index first, all of
 // it: a tenant may have moved from one of the jobs to another.
 func (h *holdings) apply(c *changes) {

@@ -277,6 +277,28 @@ func TestALoadFillsTheDirectoryBeforeItRuns(t *testing.T) {
 	}
 }
 
+func TestTheDirectorysAgeCountsFromTheBeginningOfItsLastGoodRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDirectory(nil, nil, nil, nil)
+		check := func(want time.Duration) {
+			t.Helper()
+			if got := d.Age(); got != want {
+				t.Errorf("it is %s old, want %s", got, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		check(time.Minute)
+		began := time.Now()
+		time.Sleep(time.Second)
+		d.fresh.end(began, true)
+		check(time.Second)
+		time.Sleep(time.Second)
+		d.fresh.end(time.Now(), false)
+		check(2 * time.Second)
+	})
+}
+
 func TestWhoWaitsIsToldWhenRunEnds(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -45,8 +45,7 @@ func child(role string) {
 		}
 		fmt.Println("ready", s.Dir())
 	case "test":
-		s := devdb.NewServer(t, devdb.Options{})
-		devdb.New(t)
+		s := devdb.NewServerIn(t, os.Getenv(childDir))
 		fmt.Println("ready", s.Dir())
 	}
 	line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
@@ -58,7 +57,13 @@ func child(role string) {
 // startChild runs this binary in a role and returns it and its server's folder once that runs.
 func startChild(t *testing.T, role, dir string, attr *syscall.SysProcAttr) (*exec.Cmd, io.Writer, string) {
 	t.Helper()
-	self := executableForAll(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if attr != nil {
+		self = executableForAll(t, self)
+	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), childRole+"="+role, childDir+"="+dir)
 	cmd.Dir, cmd.SysProcAttr = "/", attr
@@ -85,12 +90,8 @@ func startChild(t *testing.T, role, dir string, attr *syscall.SysProcAttr) (*exe
 }
 
 // executableForAll copies the test binary to where every user can run it: go test's folder is private.
-func executableForAll(t *testing.T) string {
+func executableForAll(t *testing.T, self string) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	text, err := os.ReadFile(self)
 	if err != nil {
 		t.Fatal(err)
@@ -141,6 +142,8 @@ func awaitEnd(t *testing.T, pid int) {
 
 func TestAServerDoesNotOutliveItsProcess(t *testing.T) {
 	t.Parallel()
+	above := folder(t) // its own, so that no other test's tidying stops what the kernel should have
+	devdb.NewServerIn(t, above)
 	ends := map[string]func(*exec.Cmd, io.Writer){
 		"killed":      func(c *exec.Cmd, _ io.Writer) { _ = c.Process.Kill() },
 		"interrupted": func(c *exec.Cmd, _ io.Writer) { _ = c.Process.Signal(os.Interrupt) },
@@ -148,16 +151,15 @@ func TestAServerDoesNotOutliveItsProcess(t *testing.T) {
 		"just ends":   func(_ *exec.Cmd, in io.Writer) { _, _ = io.WriteString(in, "\n") },
 	}
 	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cmd, in, dir := startChild(t, "test", "", nil)
+		t.Run(name, func(t *testing.T) { // one by one, for the same reason
+			cmd, in, dir := startChild(t, "test", above, nil)
 			pid := postmaster(t, dir)
 			end(cmd, in)
 			awaitEnd(t, pid)
 			_ = cmd.Wait()
 
-			// The next run on the machine tidies up.
-			devdb.NewServer(t, devdb.Options{})
+			// The next run tidies up.
+			devdb.NewServerIn(t, above)
 			if _, err := os.Stat(dir); !os.IsNotExist(err) {
 				t.Errorf("%s stays behind: %v", dir, err)
 			}
@@ -206,7 +208,11 @@ func TestAnOrdinaryUserRunsItsOwnServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, role := range []string{"dev", "test", "dev"} {
-		cmd, in, at := startChild(t, role, filepath.Join(home, "pg"), attr)
+		dir := filepath.Join(home, "pg")
+		if role == "test" {
+			dir = home
+		}
+		cmd, in, at := startChild(t, role, dir, attr)
 		info, err := os.Stat(filepath.Join(at, "data"))
 		if err != nil {
 			t.Fatal(err)
@@ -221,6 +227,11 @@ func TestAnOrdinaryUserRunsItsOwnServer(t *testing.T) {
 		_, _ = io.WriteString(in, "\n")
 		_ = cmd.Wait()
 		awaitEnd(t, pid)
+	}
+	// Root leaves it the data that it has made.
+	s := start(t, devdb.Options{Dir: filepath.Join(home, "pg")})
+	if os.Geteuid() == 0 && s.User() != "nobody" {
+		t.Errorf("as root: runs as %q", s.User())
 	}
 }
 

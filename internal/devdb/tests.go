@@ -78,9 +78,14 @@ const Database = "gateway"
 // and its data are removed when the test ends.
 func NewServer(t T, opts Options) *Server {
 	t.Helper()
+	return newServerIn(t, workshopFor(opts), opts)
+}
+
+func newServerIn(t T, above string, opts Options) *Server {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), starting)
 	defer cancel()
-	s, err := newRun(ctx, workshopFor(opts), opts)
+	s, err := newRun(ctx, above, opts)
 	if err == nil {
 		t.Cleanup(s.discard)
 		err = s.Start(ctx)

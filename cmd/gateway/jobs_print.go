@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/jobs"
+)
+
+// jobJSON is a job as --json prints it.
+type jobJSON struct {
+	ID            uuid.UUID         `json:"id"`
+	Organization  uuid.UUID         `json:"organization_id"`
+	Provider      string            `json:"provider"`
+	Path          string            `json:"path"`
+	Source        *string           `json:"source"`      // null: the job has secrets of its own
+	SourcePath    *string           `json:"source_path"` // what the vendor calls for every tenant of the source
+	Refs          map[string]string `json:"refs"`
+	Fallback      bool              `json:"fallback"`
+	HasSecret     bool              `json:"has_secret"` // one of its own
+	Secrets       int               `json:"secrets"`    // how many of its own are live
+	RotatingUntil *time.Time        `json:"rotating_until"`
+	CreatedAt     time.Time         `json:"created_at"`
+	ClosedAt      *time.Time        `json:"closed_at"` // null: active
+}
+
+func jobPath(provider string, id uuid.UUID) string {
+	return "/webhooks/" + provider + "/" + id.String()
+}
+
+func jobOut(j jobs.StoredJob) jobJSON {
+	out := jobJSON{
+		ID: j.ID, Organization: j.Organization, Provider: j.Provider, Path: jobPath(j.Provider, j.ID),
+		Refs: refsOf(j.Pins), Fallback: j.Fallback, HasSecret: j.Secrets > 0, Secrets: j.Secrets,
+		RotatingUntil: j.RotatingUntil, CreatedAt: j.CreatedAt, ClosedAt: j.ClosedAt,
+	}
+	if j.SourceID != uuid.Nil {
+		path := sourcePath(j.Provider, j.Source)
+		out.Source, out.SourcePath = &j.Source, &path
+	}
+	return out
+}
+
+func printJobs(cmd *cobra.Command, list []jobs.StoredJob, asJSON bool) error {
+	if asJSON {
+		out := make([]jobJSON, len(list))
+		for i, j := range list {
+			out[i] = jobOut(j)
+		}
+		return printJSON(cmd, map[string]any{"jobs": out})
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no jobs; add one with gateway jobs add")
+		return nil
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PROVIDER\tID\tORGANIZATION\tSOURCE\tREFS\tSTATE")
+	for _, j := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", j.Provider, j.ID, j.Organization, secretsOf(j), refsText(j.Pins), stateOf(j))
+	}
+	return w.Flush()
+}
+
+// secretsOf says whose secrets verify the job's calls.
+func secretsOf(j jobs.StoredJob) string {
+	if j.SourceID != uuid.Nil {
+		return j.Source
+	}
+	return fmt.Sprintf("(own secrets: %d)", j.Secrets)
+}
+
+func stateOf(j jobs.StoredJob) string {
+	switch {
+	case j.ClosedAt != nil:
+		return "closed"
+	case j.Fallback:
+		return "active, fallback"
+	default:
+		return "active"
+	}
+}
+
+func printJob(cmd *cobra.Command, j jobs.StoredJob, asJSON bool) error {
+	if asJSON {
+		return printJSON(cmd, jobOut(j))
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "job\t%s\norganization\t%s\nprovider\t%s\npath\t%s\n", j.ID, j.Organization, j.Provider, jobPath(j.Provider, j.ID))
+	if j.SourceID != uuid.Nil {
+		fmt.Fprintf(w, "source\t%s\nsource's path\t%s\n", j.Source, sourcePath(j.Provider, j.Source))
+	} else {
+		printSecrets(w, j.Secrets, j.RotatingUntil)
+	}
+	fmt.Fprintf(w, "refs\t%s\nstate\t%s\ncreated\t%s\n", refsText(j.Pins), stateOf(j), j.CreatedAt.Format(time.RFC3339))
+	if j.ClosedAt != nil {
+		fmt.Fprintf(w, "closed\t%s\n", j.ClosedAt.Format(time.RFC3339))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if j.SourceID == uuid.Nil && j.Secrets == 0 && j.ClosedAt == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "no secret yet: set it with gateway jobs set-secret %s\n", j.ID)
+	}
+	return nil
+}

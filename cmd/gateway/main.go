@@ -1,0 +1,59 @@
+// Command gateway receives vendors' webhooks: it verifies, deduplicates and stores each delivery, and
+// acknowledges it only then.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The exit statuses, for scripts.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2 // a flag or an argument is wrong
+	exitConfig      = 3 // a setting is missing or wrong
+	exitUnreachable = 4 // PostgreSQL does not answer, or must not be used
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+}
+
+// run is main without the process: it returns the exit status.
+func run(ctx context.Context, args []string, io streams) int {
+	root := newRoot(io)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintln(io.err, "error:", err)
+	var coded *statusError
+	if errors.As(err, &coded) {
+		return coded.status
+	}
+	return exitFailed
+}
+
+// statusError is an error with the exit status it ends the process with.
+type statusError struct {
+	status int
+	err    error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+func (e *statusError) Unwrap() error { return e.err }
+
+func withStatus(status int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &statusError{status: status, err: err}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/migrations"
+)
+
+func migrateCommand() *cobra.Command {
+	return group("migrate", "Bring the database up to this build", migrateUpCommand(), migrateStatusCommand())
+}
+
+// migrationJSON is a migration as --json prints it.
+type migrationJSON struct {
+	Version   int64      `json:"version"`
+	Name      string     `json:"name"`
+	TookMS    *float64   `json:"took_ms,omitempty"`    // up
+	AppliedAt *time.Time `json:"applied_at,omitempty"` // status; absent: pending
+}
+
+func migrateUpCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Apply every pending migration",
+		Long: `Applies every pending migration, each in a transaction of its own. Several may run at once: they take turns.
+It needs a connection to PostgreSQL itself, and not through a pooler that hands one out per transaction.`,
+		Args: atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := settings(cmd, "DATABASE_URL")
+			if err != nil {
+				return err
+			}
+			applied, err := migrations.Up(cmd.Context(), cfg.DatabaseURL.Reveal())
+			out := make([]migrationJSON, len(applied))
+			for i, m := range applied {
+				ms := milliseconds(m.Took)
+				out[i] = migrationJSON{Version: m.Version, Name: m.Name, TookMS: &ms}
+			}
+			if err != nil {
+				for _, m := range out {
+					fmt.Fprintln(cmd.ErrOrStderr(), "applied", m.Name)
+				}
+				return unreachable(err)
+			}
+			if asJSON {
+				return printJSON(cmd, map[string]any{"applied": out})
+			}
+			for _, m := range out {
+				fmt.Fprintf(cmd.OutOrStdout(), "applied %s (%.0f ms)\n", m.Name, *m.TookMS)
+			}
+			if len(out) == 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), "nothing to apply: the schema is that of this build")
+			}
+			return nil
+		},
+	}
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func migrateStatusCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "List this build's migrations and which of them the database lacks",
+		Args:  atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := settings(cmd, "DATABASE_URL")
+			if err != nil {
+				return err
+			}
+			states, err := migrations.Status(cmd.Context(), cfg.DatabaseURL.Reveal())
+			if err != nil {
+				return unreachable(err)
+			}
+			return printStates(cmd, states, asJSON)
+		},
+	}
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func printStates(cmd *cobra.Command, states []migrations.State, asJSON bool) error {
+	pending := 0
+	out := make([]migrationJSON, len(states))
+	for i, s := range states {
+		out[i] = migrationJSON{Version: s.Version, Name: s.Name}
+		if s.AppliedAt.IsZero() {
+			pending++
+		} else {
+			out[i].AppliedAt = &s.AppliedAt
+		}
+	}
+	if asJSON {
+		return printJSON(cmd, map[string]any{"migrations": out, "pending": pending})
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	for _, m := range out {
+		at := "pending"
+		if m.AppliedAt != nil {
+			at = m.AppliedAt.Format(time.RFC3339)
+		}
+		fmt.Fprintf(w, "%s\t%s\n", m.Name, at)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if pending > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d pending; apply with: gateway migrate up\n", pending)
+	}
+	return nil
+}
+
+// unreachable gives the error of a database that cannot be talked to its exit status.
+func unreachable(err error) error {
+	var refused *pgconn.ConnectError
+	if errors.As(err, &refused) || errors.Is(err, context.DeadlineExceeded) {
+		return withStatus(exitUnreachable, fmt.Errorf("PostgreSQL at DATABASE_URL does not answer: %w", err))
+	}
+	return err
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/internal/devdb"
+	"webhook-gateway/jobs"
+)
+
+// process is the built binary, serving on a PostgreSQL that flushes.
+type process struct {
+	*running
+	cmd *exec.Cmd
+	env []string
+}
+
+// built is the gateway's binary, built once for all tests of this package.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "gateway-binary")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "gateway")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+// newProcess makes a database, migrates it with the binary and starts serve.
+func newProcess(t *testing.T) *process {
+	t.Helper()
+	server := devdb.NewServer(t, devdb.Options{Fsync: true})
+	url := server.URL(devdb.Database)
+	pool, err := pgxpool.New(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	keys, err := jobs.NewKeys(testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{
+		running: &running{t: t, pool: pool, store: jobs.NewStore(pool, keys),
+			client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second}},
+		env: append(os.Environ(), "DATABASE_URL="+url, "GATEWAY_SECRETS_KEY="+testKey, "GATEWAY_STATE_DIR="+filepath.Join(t.TempDir(), "state"),
+			"GATEWAY_LISTEN=127.0.0.1:0", "GATEWAY_ADMIN_LISTEN=127.0.0.1:0"),
+	}
+	t.Cleanup(p.client.CloseIdleConnections)
+	if out, err := p.command("migrate", "up", "--json").Output(); err != nil {
+		t.Fatalf("migrate up: %v: %s", err, out)
+	}
+	p.start()
+	return p
+}
+
+func (p *process) command(args ...string) *exec.Cmd {
+	p.t.Helper()
+	path, err := built()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = p.env
+	return cmd
+}
+
+// start runs serve until the test ends, and waits until it says where it listens.
+func (p *process) start() {
+	p.t.Helper()
+	cmd := p.command("serve")
+	logged, err := cmd.StderrPipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.cmd = cmd
+	p.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	lines := bufio.NewScanner(logged)
+	var said bytes.Buffer
+	for lines.Scan() {
+		said.Write(append(lines.Bytes(), '\n'))
+		var line struct{ Msg, Listen, Admin_listen string }
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "receiving" {
+			p.url, p.admin = "http://"+line.Listen, "http://"+line.Admin_listen
+			go func() { _, _ = io.Copy(io.Discard, logged) }()
+			return
+		}
+	}
+	p.t.Fatalf("serve did not start: %s", &said)
+}
+
+// load sends distinct deliveries from a few senders until stop is closed, and returns the ids that were
+// acknowledged and every other status than 200; 0 is a connection that was refused or cut.
+func (p *process) load(stop <-chan struct{}) (acked []string, others map[int]int) {
+	var mu sync.Mutex
+	others = make(map[int]int)
+	atOnce(8, func(i int) {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			id := fmt.Sprintf("%d-%d", i, n)
+			got := p.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G1", id, 1))
+			mu.Lock()
+			if got.status == http.StatusOK {
+				acked = append(acked, id)
+			} else {
+				others[got.status]++
+			}
+			mu.Unlock()
+			if got.status == 0 {
+				return
+			}
+		}
+	})
+	return acked, others
+}
+
+// missing lists what was acknowledged and is not in the inbox exactly once.
+func (p *process) missing(acked []string) []string {
+	p.t.Helper()
+	rows, err := p.pool.Query(context.Background(), `SELECT delivery_key FROM agent.webhook_deliveries`)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer rows.Close()
+	found := make(map[string]int)
+	for rows.Next() {
+		var key string
+		if err := rows.Scan(&key); err != nil {
+			p.t.Fatal(err)
+		}
+		_, id, _ := strings.Cut(key, "/")
+		found[id]++
+	}
+	var wrong []string
+	for _, id := range acked {
+		if found[id] != 1 {
+			wrong = append(wrong, id)
+		}
+	}
+	return wrong
+}
+
+func TestEveryAcknowledgedDeliveryIsInTheInboxAfterTheProcessEnds(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		signal syscall.Signal
+		clean  bool
+	}{
+		{"SIGTERM", syscall.SIGTERM, true},
+		{"SIGINT", syscall.SIGINT, true},
+		{"kill -9", syscall.SIGKILL, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProcess(t)
+			nylasTown(p.running)
+			stop := make(chan struct{})
+			type result struct {
+				acked  []string
+				others map[int]int
+			}
+			loaded := make(chan result, 1)
+			go func() { acked, others := p.load(stop); loaded <- result{acked, others} }()
+			for p.count(`SELECT count(*) FROM agent.webhook_deliveries`) < 200 {
+			}
+			if err := p.cmd.Process.Signal(tt.signal); err != nil {
+				t.Fatal(err)
+			}
+			err := p.cmd.Wait()
+			close(stop)
+			got := <-loaded
+			if tt.clean && err != nil {
+				t.Errorf("exit: %v, want status 0", err)
+			}
+			for status, n := range got.others {
+				if status != 0 {
+					t.Errorf("%d answers with status %d", n, status)
+				}
+			}
+			if wrong := p.missing(got.acked); len(wrong) > 0 || len(got.acked) < 200 {
+				t.Errorf("%d of %d acknowledged deliveries are not in the inbox once: %v", len(wrong), len(got.acked), wrong)
+			}
+
+			// The vendor sends what was not acknowledged again; all of it is there once afterwards.
+			p.start()
+			p.ack(p.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G1", got.acked[0], 2)))
+			p.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries WHERE delivery_key LIKE '%/`+got.acked[0]+`'`)
+		})
+	}
+}
+
+// vector is a public test vector: a request that a vendor or a vendor's SDK publishes.
+type vector struct {
+	ID, Vendor, Secret, Note string
+	BodyBase64               string `json:"body_base64"`
+	Verified                 bool   `json:"verified_hmac"`
+}
+
+func (v vector) body(t *testing.T) string {
+	t.Helper()
+	b, err := base64.StdEncoding.DecodeString(v.BodyBase64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

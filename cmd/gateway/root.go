@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/configs"
+)
+
+// streams are what a command talks through: data goes to out, everything else to err.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// newRoot builds the command tree. One file holds one command.
+func newRoot(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "gateway",
+		Short:         "Receive vendors' webhooks: verify, deduplicate, store, acknowledge",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs,
+
+		SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			text := fmt.Sprintf("there is no command %q", args[0])
+			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
+				text += "; did you mean " + strings.Join(like, " or ") + "?"
+			}
+			return usagef("%s (gateway --help lists them)", text)
+		},
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.PersistentFlags().String("config", "", "YAML file with settings (environment variables win over it)")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return withStatus(exitUsage, err) })
+	root.AddCommand(
+		serveCommand(),
+		devCommand(),
+		migrateCommand(),
+		sourcesCommand(),
+		jobsCommand(),
+		dropsCommand(),
+		sendCommand(),
+		sweepCommand(),
+		configCommand(),
+		healthcheckCommand(),
+		versionCommand(),
+	)
+	return root
+}
+
+// settings loads the settings of a command and demands those named.
+func settings(cmd *cobra.Command, required ...string) (configs.Config, error) {
+	file, err := cmd.Flags().GetString("config")
+	if err != nil {
+		return configs.Config{}, err
+	}
+	cfg, err := configs.Load(file, os.Environ())
+	if err == nil {
+		err = cfg.Require(required...)
+	}
+	return cfg, withStatus(exitConfig, err)
+}
+
+// openDatabase connects to DATABASE_URL and makes sure that it answers.
+func openDatabase(ctx context.Context, cmd *cobra.Command) (*pgxpool.Pool, configs.Config, error) {
+	cfg, err := settings(cmd, "DATABASE_URL")
+	if err != nil {
+		return nil, cfg, err
+	}
+	pool, err := connect(ctx, cfg.DatabaseURL.Reveal(), 4)
+	return pool, cfg, err
+}
+
+// connect opens a pool and makes sure that the database answers.
+func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool, error) {
+	poolConfig, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, withStatus(exitConfig, fmt.Errorf("DATABASE_URL cannot be read as a PostgreSQL URL"))
+	}
+	poolConfig.MaxConns = max(poolConfig.MaxConns, connections)
+	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
+	if err != nil {
+		return nil, withStatus(exitUnreachable, fmt.Errorf("connect to PostgreSQL: %w", err))
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, withStatus(exitUnreachable, fmt.Errorf("PostgreSQL at DATABASE_URL does not answer: %w", err))
+	}
+	return pool, nil
+}
+
+// printJSON writes exactly one JSON object to stdout.
+func printJSON(cmd *cobra.Command, value any) error {
+	enc := json.NewEncoder(cmd.OutOrStdout())
+	enc.SetEscapeHTML(false)
+	return enc.Encode(value)
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/jobs"
+)
+
+// maxSecretInput bounds what is read of stdin: enough to tell how much too long a secret is.
+const maxSecretInput = 64 << 10
+
+// readSecret reads a signing secret from stdin. A secret is never an argument: those show in the list of
+// processes and in the shell's history.
+func readSecret(cmd *cobra.Command) (jobs.Secret, error) {
+	in := cmd.InOrStdin()
+	if isTerminal(in) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "paste the signing secret, then press Enter and Ctrl-D")
+	}
+	text, err := readAll(cmd.Context(), io.LimitReader(in, maxSecretInput))
+	if err != nil {
+		return jobs.Secret{}, fmt.Errorf("read the secret from stdin: %w", err)
+	}
+	secret, err := jobs.NewSecret(string(text))
+	if err != nil {
+		return jobs.Secret{}, usagef("secret on stdin: %w", err)
+	}
+	return secret, nil
+}
+
+// readAll reads to the end, or until ctx ends: Ctrl-C must end a command that waits for a person.
+func readAll(ctx context.Context, in io.Reader) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	read := make(chan result, 1) // room, so that an abandoned read ends when the process does
+	go func() {
+		text, err := io.ReadAll(in)
+		read <- result{text, err}
+	}()
+	select {
+	case r := <-read:
+		return r.text, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func isTerminal(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// keyUse says what a command does with GATEWAY_SECRETS_KEY.
+type keyUse int
+
+const (
+	keyUnused  keyUse = iota // nothing: it need not be set
+	keySeals                 // it seals a secret, and must be the one that the gateways run with
+	keyRepairs               // it seals in place of secrets that need not open any more
+)
+
+// withStore opens the store for a command. Secrets are read inside: nobody pastes one before everything
+// else is known to be right. One that seals refuses a key that does not open what the
+// database holds: most likely it is not the gateways' key, and they could not use the new secret.
+func withStore(cmd *cobra.Command, use keyUse, do func(ctx context.Context, store *jobs.Store) error) error {
+	required := []string{"DATABASE_URL"}
+	if use != keyUnused {
+		required = append(required, "GATEWAY_SECRETS_KEY")
+	}
+	cfg, err := settings(cmd, required...)
+	if err != nil {
+		return err
+	}
+	var keys *jobs.Keys
+	if use != keyUnused {
+		if keys, err = jobs.NewKeys(cfg.SecretsKey.Reveal()); err != nil {
+			return withStatus(exitConfig, err)
+		}
+	}
+	ctx := cmd.Context()
+	pool, err := connect(ctx, cfg.DatabaseURL.Reveal(), 2)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if use == keySeals {
+		err := jobs.CheckKeys(ctx, pool, keys)
+		if errors.Is(err, jobs.ErrKeys) {
+			return withStatus(exitConfig, err)
+		}
+		if err != nil {
+			return unmigrated(err)
+		}
+	}
+	return registered(do(ctx, jobs.NewStore(pool, keys)))
+}
+
+// unmigrated adds what to do to the error of a database without our tables.
+func unmigrated(err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42703") {
+		return fmt.Errorf("the database lacks migrations of this build; run: gateway migrate up (%w)", err)
+	}
+	return err
+}
+
+// secretFlags are those of both set-secret commands.
+type secretFlags struct {
+	stdin        bool
+	dropPrevious bool
+	rotating     time.Duration
+	asJSON       bool
+}
+
+const setSecretLong = `Reads the new signing secret from stdin and makes it the current one. One trailing newline is dropped.
+The secrets before it stay live, so that calls signed before the change are still taken, until
+--drop-previous. At most 8 are live at once.`
+
+func (f *secretFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.stdin, "secret-stdin", false, "read the secret from stdin (what happens anyway unless --drop-previous stands alone)")
+	cmd.Flags().BoolVar(&f.dropPrevious, "drop-previous", false, "end every secret but the current one; with --secret-stdin, every one but the new one")
+	cmd.Flags().DurationVar(&f.rotating, "rotating", 0, "declare a rotation open for this long, at most 1h (like 10m), and read no secret:\n"+
+		"until it ends or a secret is set, calls that do not match are asked to come again (503) instead of refused (401)")
+	addJSONFlag(cmd, &f.asJSON)
+}
+
+func (f *secretFlags) check(cmd *cobra.Command) error {
+	switch {
+	case !cmd.Flags().Changed("rotating"):
+		return nil
+	case f.stdin || f.dropPrevious:
+		return usagef("--rotating stands alone: it sets and ends no secret; leave out --secret-stdin and --drop-previous")
+	case f.rotating <= 0 || f.rotating > jobs.MaxRotation:
+		return usagef("--rotating %s: give more than nothing and at most 1h, like 10m", f.rotating)
+	}
+	return nil
+}
+
+// apply does what the flags say to the holder that find names, and then has it printed.
+func (f *secretFlags) apply(cmd *cobra.Command,
+	find func(context.Context, *jobs.Store) (of jobs.Verifier, print func() error, err error)) error {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	reads := f.rotating == 0 && (f.stdin || !f.dropPrevious)
+	use := keyUnused
+	if reads {
+		use = keySeals
+		if f.dropPrevious {
+			use = keyRepairs
+		}
+	}
+	return withStore(cmd, use, func(ctx context.Context, store *jobs.Store) error {
+		of, print, err := find(ctx, store)
+		if err != nil {
+			return err
+		}
+		switch {
+		case reads:
+			var secret jobs.Secret
+			if secret, err = readSecret(cmd); err == nil {
+				err = store.SetSecret(ctx, of, secret, f.dropPrevious)
+			}
+		case f.dropPrevious:
+			err = store.DropPrevious(ctx, of)
+		default:
+			_, err = store.OpenRotation(ctx, of, f.rotating)
+		}
+		if err != nil {
+			return err
+		}
+		return print()
+	})
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// sendFlags are those of gateway send.
+type sendFlags struct {
+	dir, target, source, job string
+	times                    int
+	yes, asJSON              bool
+}
+
+// maxTimes bounds --times: it shows what a duplicate is, and is no load generator.
+const maxTimes = 1000
+
+func sendCommand() *cobra.Command {
+	var f sendFlags
+	cmd := &cobra.Command{
+		Use:   "send VENDOR [TYPE]",
+		Short: "Send a signed sample as a vendor would, and show the answer and what was stored",
+		Long:  sendLong(),
+		Example: `  gateway send slack
+  gateway send slack slash_command
+  gateway send nylas message.updated --times 3
+  gateway send nylas booking.created            # names no tenant: see what a drop looks like
+  gateway send slack --source main --target http://127.0.0.1:9080`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usagef("give the vendor and, if you like, the type: gateway send slack, gateway send nylas grant.expired")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			vendor, err := samplesOf(args[0])
+			if err != nil {
+				return err
+			}
+			kind, err := vendor.find(strings.Join(args[1:], ""))
+			if err != nil {
+				return err
+			}
+			return f.run(cmd, vendor, kind)
+		},
+	}
+	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory of the gateway dev to send to; read unless --source or --job come with DATABASE_URL")
+	cmd.Flags().StringVar(&f.source, "source", "", "send to this source's URL, signed with its secret (default: the sample source of gateway dev)")
+	cmd.Flags().StringVar(&f.job, "job", "", "send to the URL of the job of this id, signed with its secret or its source's")
+	cmd.Flags().StringVar(&f.target, "target", "", "where the gateway is, like http://127.0.0.1:8080 (default: the one of gateway dev, else GATEWAY_LISTEN on this machine)")
+	cmd.Flags().IntVar(&f.times, "times", 1, "send the same delivery this often, as a vendor repeats it: one row, the others are duplicates")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "send to a --target that is not this machine too: it stores sample rows there")
+	addJSONFlag(cmd, &f.asJSON)
+	return cmd
+}
+
+func sendLong() string {
+	var b strings.Builder
+	b.WriteString("Signs a sample with the secret that the database holds, sends it, and reads from the database what came of it.\n" +
+		"The exit status is 0 when every answer was 200 and what should be stored is.\n")
+	for _, v := range samples() {
+		fmt.Fprintf(&b, "\n%s:\n", v.provider)
+		for _, t := range v.types {
+			fmt.Fprintf(&b, "  %-26s %s\n", t.name, t.about)
+		}
+	}
+	return b.String()
+}
+
+// sent is one request and its answer.
+type sent struct {
+	Status int     `json:"status"`
+	Body   string  `json:"body"`
+	TookMS float64 `json:"took_ms"`
+}
+
+func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleType) error {
+	if f.times < 1 || f.times > maxTimes {
+		return usagef("--times %d: give 1 to %d", f.times, maxTimes)
+	}
+	if f.source != "" && f.job != "" {
+		return usagef("--source and --job name two different URLs; give one of them")
+	}
+	ctx := cmd.Context()
+	place, err := f.place(cmd)
+	if err != nil {
+		return err
+	}
+	base, err := f.base(place)
+	if err != nil {
+		return err
+	}
+	if err := place.open(ctx); err != nil {
+		return err
+	}
+	defer place.pool.Close()
+	holder, err := place.holder(ctx, vendor.provider, f.source, f.job)
+	if err != nil {
+		return err
+	}
+	s := kind.make(holder.named)
+	r := report{Provider: vendor.provider, Type: kind.name, Method: http.MethodPost, URL: base + holder.path, handshake: s.handshake, answer: s.answer}
+	if s.query != nil {
+		r.Method, r.URL = http.MethodGet, r.URL+"?"+s.query.Encode()
+	}
+	began := time.Now()
+	var bodies [][]byte
+	for n := range f.times {
+		body, headers := s.attempt(n + 1)
+		bodies = append(bodies, body)
+		req, err := request(ctx, r, s, body, headers)
+		if err != nil {
+			return err
+		}
+		if !s.unsigned {
+			maps.Copy(req.Header, vendor.sign(holder.secret, body, time.Now()))
+		}
+		answer, err := post(req)
+		if err != nil {
+			return err
+		}
+		r.Sent = append(r.Sent, answer)
+	}
+	if !s.handshake {
+		if err := r.look(ctx, place.pool, s, bodies, began); err != nil {
+			return err
+		}
+	}
+	if err := r.print(cmd, f.asJSON); err != nil {
+		return err
+	}
+	return r.verdict()
+}
+
+func request(ctx context.Context, r report, s sample, body []byte, headers http.Header) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, r.Method, r.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, usagef("--target: %w", err)
+	}
+	maps.Copy(req.Header, headers)
+	if s.contentType != "" {
+		req.Header.Set("Content-Type", s.contentType)
+	}
+	req.Header.Set("User-Agent", "gateway-send")
+	return req, nil
+}
+
+// post sends a request as a vendor does: no proxy, no redirect followed, and a limit to its patience.
+func post(req *http.Request) (sent, error) {
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
+		Timeout:       15 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	began := time.Now()
+	resp, err := client.Do(req)
+	if err != nil {
+		return sent{}, withStatus(exitUnreachable, fmt.Errorf("no gateway answers at %s (is gateway dev or gateway serve running?): %w", req.URL.Host, err))
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return sent{}, fmt.Errorf("read the answer: %w", err)
+	}
+	return sent{Status: resp.StatusCode, Body: string(body), TookMS: milliseconds(time.Since(began))}, nil
+}
+
+// base is the address of the gateway to send to, without a path.
+func (f *sendFlags) base(p *place) (string, error) {
+	target := f.target
+	if target == "" {
+		target = "http://" + dialable(p.listen)
+	}
+	u, err := url.Parse(target)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return "", usagef("--target %q: write the gateway's address without a path, like http://127.0.0.1:8080", target)
+	}
+	ip := net.ParseIP(u.Hostname())
+	if u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) && !f.yes {
+		return "", usagef("--target %s is not this machine, and sample rows would be stored there; add --yes if that is meant", u.Host)
+	}
+	return u.Scheme + "://" + u.Host, nil
+}

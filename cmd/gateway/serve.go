@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/configs"
+	"webhook-gateway/drops"
+	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/inbox"
+	"webhook-gateway/jobs"
+	"webhook-gateway/migrations"
+	"webhook-gateway/providers"
+	"webhook-gateway/providers/nylas"
+	"webhook-gateway/providers/slack"
+)
+
+// wired lists the vendors that this gateway receives from. A new one is one line here.
+func wired() []providers.Provider {
+	return []providers.Provider{
+		nylas.New(),
+		slack.New(),
+	}
+}
+
+func serveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "serve",
+		Short: "Receive webhooks until SIGTERM",
+		Long: "Receive webhooks until SIGTERM or SIGINT, then finish and answer what was begun and exit with status 0.\n" +
+			"Needs DATABASE_URL and GATEWAY_SECRETS_KEY; the schema must be there (gateway migrate up).",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := settings(cmd, "DATABASE_URL", "GATEWAY_SECRETS_KEY")
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cfg, newLogger(cmd.ErrOrStderr(), cfg), nil)
+		},
+	}
+}
+
+// addresses are where a gateway listens.
+type addresses struct{ Public, Admin net.Addr }
+
+// serve runs a gateway until ctx ends, then drains it. ready, if given, is called once it receives.
+func serve(ctx context.Context, cfg configs.Config, log *slog.Logger, ready func(addresses)) error {
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return withStatus(exitConfig, fmt.Errorf("make GATEWAY_STATE_DIR: %w", err))
+	}
+	keys, err := jobs.NewKeys(cfg.SecretsKey.Reveal())
+	if err != nil {
+		return withStatus(exitConfig, err)
+	}
+	pool, err := connect(ctx, cfg.DatabaseURL.Reveal(), int32(cfg.Committers)+inbox.SpareConnections+4)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := checkDatabase(ctx, cfg, pool, keys); err != nil {
+		return err
+	}
+
+	reg := prometheus.NewRegistry()
+	registerProcess(reg, pool)
+	g, err := newGateway(ctx, cfg, pool, keys, reg, log)
+	if err != nil {
+		return err
+	}
+	return g.run(ctx, ready)
+}
+
+// checkDatabase refuses a database that must not be used, before anything is received.
+func checkDatabase(ctx context.Context, cfg configs.Config, pool *pgxpool.Pool, keys *jobs.Keys) error {
+	if err := idempotency.CheckServer(ctx, pool); err != nil {
+		return withStatus(exitUnreachable, err)
+	}
+	pending, err := migrations.Pending(ctx, cfg.DatabaseURL.Reveal())
+	if err != nil {
+		return withStatus(exitUnreachable, err)
+	}
+	if pending > 0 {
+		return withStatus(exitUnreachable, fmt.Errorf("the database lacks %d migrations: run gateway migrate up", pending))
+	}
+	return withStatus(exitConfig, jobs.CheckKeys(ctx, pool, keys))
+}
+
+// gateway is the parts of a running gateway, in the order of the flow.
+type gateway struct {
+	cfg       configs.Config
+	log       *slog.Logger
+	receiver  *providers.Receiver
+	directory *jobs.Directory
+	inbox     *inbox.Inbox
+	sweeper   *inbox.Sweeper
+	admin     *admin
+}
+
+func newGateway(ctx context.Context, cfg configs.Config, pool *pgxpool.Pool, keys *jobs.Keys, reg *prometheus.Registry, log *slog.Logger) (*gateway, error) {
+	vendors := wired()
+	names := make([]string, len(vendors))
+	for i, v := range vendors {
+		names[i] = v.Name()
+	}
+	plane := idempotency.NewService(pool, idempotency.Options{})
+	partitions := inbox.NewPartitions(pool)
+	if _, err := partitions.Ensure(ctx); err != nil {
+		return nil, err
+	}
+	directory := jobs.NewDirectory(pool, keys, log, reg)
+	ledger := drops.NewLedger(names)
+	reg.MustRegister(ledger)
+
+	box, err := inbox.New(inbox.Deps{
+		Pool: pool, Keys: plane, Partitions: partitions, Registerer: reg, Providers: names, Log: log,
+	}, inbox.Options{
+		QueueDeliveries: cfg.QueueDeliveries,
+		QueueBytes:      cfg.QueueBytes,
+		BatchDeliveries: cfg.BatchDeliveries,
+		BatchBytes:      cfg.BatchBytes,
+		Committers:      cfg.Committers,
+	})
+	if err != nil {
+		return nil, err
+	}
+	gate := providers.NewGate(vendors, directory, box, ledger, cfg.MaxInflatedBytes)
+	receiver := providers.NewReceiver(vendors, gate, providers.Limits{
+		Body: cfg.MaxBodyBytes, BodyBudget: cfg.BodyBudgetBytes, Read: cfg.ReadTimeout, Settle: cfg.SettleTimeout,
+	}, reg, log)
+	sweeper, err := inbox.NewSweeper(pool, inbox.Retention{Inbox: cfg.InboxRetention, Drops: cfg.DropsRetention}, reg, log)
+	if err != nil {
+		return nil, err
+	}
+	return &gateway{
+		cfg: cfg, log: log, receiver: receiver, directory: directory, inbox: box, sweeper: sweeper,
+		admin: newAdmin(cfg, reg, directory),
+	}, nil
+}
+
+// run listens, and drains along the flow once ctx ends: unready, no new connections, every request
+// answered, the last batch committed, then the background work and the admin listener.
+func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
+	stopBackground := g.background(ctx)
+	defer stopBackground()
+	defer g.inbox.Stop()
+	if err := g.directory.Refresh(ctx, time.Now()); err != nil {
+		return withStatus(exitUnreachable, fmt.Errorf("load sources and jobs: %w", err))
+	}
+	public, err := net.Listen("tcp", g.cfg.Listen)
+	if err != nil {
+		return withStatus(exitConfig, fmt.Errorf("listen on GATEWAY_LISTEN: %w", err))
+	}
+	private, err := net.Listen("tcp", g.cfg.AdminListen)
+	if err != nil {
+		public.Close()
+		return withStatus(exitConfig, fmt.Errorf("listen on GATEWAY_ADMIN_LISTEN: %w", err))
+	}
+	door := g.publicServer()
+	failed := make(chan error, 2)
+	go func() { failed <- door.Serve(public) }()
+	adminServer := &http.Server{Handler: g.admin, ReadHeaderTimeout: 5 * time.Second}
+	go func() { failed <- adminServer.Serve(private) }()
+	g.log.Info("receiving", "listen", public.Addr().String(), "admin_listen", private.Addr().String())
+	g.admin.setReady(true)
+	if ready != nil {
+		ready(addresses{Public: public.Addr(), Admin: private.Addr()})
+	}
+
+	select {
+	case <-ctx.Done():
+		err = nil
+	case err = <-failed:
+	}
+	g.log.Info("draining", "delay", g.cfg.ShutdownDelay.String())
+	g.admin.setReady(false)
+	time.Sleep(g.cfg.ShutdownDelay)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.ShutdownTimeout)
+	defer cancel()
+	if late := door.Shutdown(drain); late != nil {
+		err = errors.Join(err, fmt.Errorf("answer requests under way: %w", late))
+		_ = door.Close()
+	}
+	g.inbox.Stop() // the admin listener goes on until the last delivery has its ending
+	_ = adminServer.Close()
+	g.log.Info("stopped")
+	return err
+}
+
+// background follows the directory and sweeps, until stop is called; stop waits for both.
+func (g *gateway) background(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { g.directory.Run(ctx) })
+	running.Go(func() { g.sweeper.Run(ctx, g.cfg.SweepInterval) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+func (g *gateway) publicServer() *http.Server {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.IPExtractor = echo.ExtractIPDirect() // the default would trust any client's X-Forwarded-For
+	g.receiver.Mount(e)
+	return &http.Server{
+		Handler:           e,
+		ReadHeaderTimeout: 10 * time.Second,
+		WriteTimeout:      g.cfg.ReadTimeout + g.cfg.SettleTimeout + 10*time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/internal/inbox"
+)
+
+func sweepCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "sweep",
+		Short: "Remove what is past its retention, and make the inbox's next days",
+		Long: `Goes once through the idempotency keys, the drops and the inbox, removes what is past its retention and makes
+the inbox's days for the week ahead. A gateway does the same in the background (GATEWAY_SWEEP_INTERVAL); any
+number may run at once, beside all writers. What a bounded pass or a busy table leaves is the backlog.`,
+		Args: atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			pool, cfg, err := openDatabase(ctx, cmd)
+			if err != nil {
+				return err
+			}
+			defer pool.Close()
+			sweeper, err := inbox.NewSweeper(pool, inbox.Retention{Inbox: cfg.InboxRetention, Drops: cfg.DropsRetention},
+				nil, newLogger(cmd.ErrOrStderr(), cfg))
+			if err != nil {
+				return err
+			}
+			swept, err := sweeper.Sweep(ctx)
+			if err != nil {
+				return fmt.Errorf("sweep: %w", unmigrated(err))
+			}
+			if asJSON {
+				return printJSON(cmd, map[string]any{"swept": swept})
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "TABLE\tREMOVED\tLEFT")
+			for _, s := range swept {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Table, counted(s.Table, s.Removed), counted(s.Table, s.Backlog))
+			}
+			return w.Flush()
+		},
+	}
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+// counted names what a sweep counts: the inbox goes by the day.
+func counted(table string, n int) string {
+	unit := "row"
+	if table == "webhook_deliveries" {
+		unit = "day"
+	}
+	if n != 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("%d %s", n, unit)
+}

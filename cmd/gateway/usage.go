@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/jobs"
+)
+
+// usagef is an error about a flag or an argument.
+func usagef(format string, args ...any) error {
+	return withStatus(exitUsage, fmt.Errorf(format, args...))
+}
+
+// group is a command that only holds others. Without one of them it says which there are.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	names := make([]string, len(commands))
+	for i, c := range commands {
+		names[i] = c.Name()
+	}
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("%s has no command %q; it has %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+			}
+			return usagef("give a command: %s %s", cmd.CommandPath(), strings.Join(names, "|"))
+		},
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// atMost takes up to n positional arguments, and says what they are when there are more.
+func atMost(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usagef("%q is one argument too many; usage: %s", args[n], cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// one returns what is given as an argument or with a flag, and refuses both at once and neither.
+func one(args []string, flag, value string) (string, error) {
+	switch {
+	case len(args) == 1 && value != "" && args[0] != value:
+		return "", usagef("%q and --%s %q name two different things; give one of them", args[0], flag, value)
+	case len(args) == 1 && args[0] != "":
+		return args[0], nil
+	case value != "":
+		return value, nil
+	default:
+		return "", usagef("--%s is missing", flag)
+	}
+}
+
+func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(asJSON, "json", false, "print exactly one JSON object on stdout, and nothing else there")
+}
+
+func addProviderFlag(cmd *cobra.Command, provider *string) {
+	cmd.Flags().StringVar(provider, "provider", "", "the vendor: "+strings.Join(wiredNames(), " or "))
+}
+
+func addRefFlag(cmd *cobra.Command, refs *[]string, help string) {
+	// An array and not a slice: a value may hold commas.
+	cmd.Flags().StringArrayVar(refs, "ref", nil, help)
+}
+
+func wiredNames() []string {
+	var names []string
+	for _, p := range wired() {
+		names = append(names, p.Name())
+	}
+	return names
+}
+
+// checkProvider refuses a provider that this build does not have. Empty is one too unless it may be left out.
+func checkProvider(provider string, optional bool) error {
+	names := wiredNames()
+	if provider == "" && optional {
+		return nil
+	}
+	if provider == "" {
+		return usagef("--provider is missing; it is %s", strings.Join(names, " or "))
+	}
+	for _, name := range names {
+		if name == provider {
+			return nil
+		}
+	}
+	return usagef("--provider %q is unknown; it is %s", provider, strings.Join(names, " or "))
+}
+
+// parseRefs reads NAME=VALUE texts.
+func parseRefs(texts []string) ([]jobs.Identity, error) {
+	var refs []jobs.Identity
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" || value == "" {
+			return nil, usagef("--ref %q is not of the form NAME=VALUE, like team_id=T123", text)
+		}
+		refs = append(refs, jobs.Identity{Name: name, Value: value})
+	}
+	return refs, nil
+}
+
+func parseID(flag, text string) (uuid.UUID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil || len(text) != 36 || id == uuid.Nil {
+		return uuid.Nil, usagef("%s %q is not a UUID like 3f2b8c1e-5d0a-4c57-9a55-0c6f3a1d2b7e", flag, text)
+	}
+	return id, nil
+}
+
+// refsOf is how identities are printed as JSON.
+func refsOf(pins []jobs.Identity) map[string]string {
+	refs := make(map[string]string, len(pins))
+	for _, p := range pins {
+		refs[p.Name] = p.Value
+	}
+	return refs
+}
+
+// refsText is how identities are printed for people.
+func refsText(pins []jobs.Identity) string {
+	texts := make([]string, len(pins))
+	for i, p := range pins {
+		texts[i] = p.Name + "=" + p.Value
+	}
+	if len(texts) == 0 {
+		return "-"
+	}
+	return strings.Join(texts, " ")
+}
+
+// registered gives the errors of the store their exit status.
+func registered(err error) error {
+	if errors.Is(err, jobs.ErrInvalid) {
+		return withStatus(exitUsage, err)
+	}
+	return unmigrated(err)
+}

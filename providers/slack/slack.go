@@ -1,0 +1,148 @@
+// Package slack reads what Slack sends: the Events API, interactivity and slash commands.
+package slack
+
+import (
+	"bytes"
+	"fmt"
+	"mime"
+	"net/url"
+	"slices"
+
+	"webhook-gateway/internal/canonical"
+	"webhook-gateway/providers"
+)
+
+// Provider is Slack.
+type Provider struct {
+	docs canonical.Pool
+}
+
+var (
+	_ providers.Provider   = (*Provider)(nil)
+	_ providers.Handshaker = (*Provider)(nil)
+	_ providers.Prober     = (*Provider)(nil)
+)
+
+// New returns the provider, which is ready.
+func New() *Provider { return new(Provider) }
+
+// Name is "slack".
+func (*Provider) Name() string { return "slack" }
+
+// Headers keeps the user agent, and what Slack says of a retry.
+func (*Provider) Headers() []string {
+	return []string{"user-agent", "x-slack-retry-num", "x-slack-retry-reason"}
+}
+
+// Parse reads one request, which is one delivery: an event or a notice in JSON, or a form that holds an
+// interaction's JSON in its payload or a slash command in its fields. What the body is, is told from the
+// body where it can be, because Slack's signature does not cover the content type.
+func (p *Provider) Parse(contentType string, body []byte) ([]providers.Delivery, error) {
+	d, err := p.parse(contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	return []providers.Delivery{d}, nil
+}
+
+func (p *Provider) parse(contentType string, body []byte) (providers.Delivery, error) {
+	if looksLikeJSON(body) {
+		return p.parseJSON(body, content)
+	}
+	form, err := parseForm(contentType, body)
+	if err != nil {
+		return providers.Delivery{}, err
+	}
+	// Slack is not known to repeat a form, so its content is its bytes.
+	raw := func(canonical.Value) string { return canonical.Raw(body) }
+	payloads := form["payload"]
+	switch len(payloads) {
+	case 0:
+		d, err := command(form)
+		d.Hash = raw(canonical.Value{})
+		return d, err
+	case 1:
+		return p.parseJSON([]byte(payloads[0]), raw)
+	default:
+		return providers.Delivery{}, fmt.Errorf("%w: payload is repeated", providers.ErrMalformed)
+	}
+}
+
+func (p *Provider) parseJSON(text []byte, hash func(canonical.Value) string) (providers.Delivery, error) {
+	doc, err := p.docs.Parse(text)
+	if err != nil {
+		return providers.Delivery{}, fmt.Errorf("%w: %w", providers.ErrMalformed, err)
+	}
+	defer p.docs.Put(doc)
+	d, err := event(doc.Root())
+	if err != nil {
+		return providers.Delivery{}, err
+	}
+	d.Hash = hash(doc.Root())
+	return d, nil
+}
+
+// maxHandshake bounds a URL verification, which is of about 150 bytes, so that no other body is read
+// twice.
+const maxHandshake = 8 << 10
+
+// Handshake answers a url_verification with its challenge.
+func (p *Provider) Handshake(_ string, body []byte) (answer string, ok bool) {
+	const kind = "url_verification"
+	if len(body) > maxHandshake || !looksLikeJSON(body) || !bytes.Contains(body, []byte(kind)) {
+		return "", false
+	}
+	doc, err := p.docs.Parse(body)
+	if err != nil {
+		return "", false
+	}
+	defer p.docs.Put(doc)
+	challenge := doc.Root().Only("challenge").Text()
+	if doc.Root().Only("type").Text() != kind || challenge == "" {
+		return "", false
+	}
+	for _, c := range []byte(challenge) {
+		if c < ' ' || c > '~' {
+			return "", false
+		}
+	}
+	return challenge, true
+}
+
+// MayProbe reports whether the body is sent as a form.
+func (*Provider) MayProbe(contentType string) bool { return isForm(contentType) }
+
+// Probe reports whether the body is a form with which Slack checks the certificate of a command's URL:
+// its ssl_check is 1. It need not be signed, so nothing else in it may have an effect.
+func (*Provider) Probe(contentType string, body []byte) bool {
+	if looksLikeJSON(body) {
+		return false
+	}
+	form, err := parseForm(contentType, body)
+	return err == nil && slices.Equal(form["ssl_check"], []string{"1"})
+}
+
+// looksLikeJSON reports whether a body begins as Slack's JSON does and none of its forms can.
+func looksLikeJSON(body []byte) bool {
+	body = bytes.TrimLeft(body, " \t\r\n")
+	return len(body) > 0 && (body[0] == '{' || body[0] == '[' || body[0] == '"')
+}
+
+func isForm(contentType string) bool {
+	// A parameter that cannot be read does not matter: the type before it is returned all the same.
+	mediaType, _, _ := mime.ParseMediaType(contentType)
+	return mediaType == "application/x-www-form-urlencoded"
+}
+
+// parseForm reads the body, and nothing but the body: Slack does not sign the query of the URL. The
+// parser's own error would quote the body.
+func parseForm(contentType string, body []byte) (url.Values, error) {
+	if len(body) == 0 || !isForm(contentType) {
+		return nil, fmt.Errorf("%w: neither JSON nor a form", providers.ErrMalformed)
+	}
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: a form that cannot be read", providers.ErrMalformed)
+	}
+	return form, nil
+}

@@ -44,7 +44,7 @@ func TestEverySampleEndsAsItShould(t *testing.T) {
 	}
 	// What is not stored once under its own name.
 	stored := map[string][]string{
-		"block_actions": {"block_actions"}, "slash_command": {"/weather"}, "url_verification": nil, "ssl_check": nil,
+		"url_verification": nil, "ssl_check": nil,
 		"booking.created": nil, "challenge": nil, "deltas": {"message.created", "thread.replied"},
 	}
 	dropped := map[string]string{"booking.created": "unknown_job"}

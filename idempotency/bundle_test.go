@@ -87,7 +87,7 @@ func (b *bundle) claimFor(r idempotency.Ref, f idempotency.Fingerprint, lease ti
 	b.Helper()
 	o, err := b.keys.Claim(b.Context(), r, f, lease)
 	if err != nil {
-		b.Fatalf("claim %s: %v", r.Key, err)
+		b.Errorf("claim %s: %v", r.Key, err) // not Fatalf: many goroutines claim
 	}
 	return o
 }
@@ -113,7 +113,7 @@ func (b *bundle) complete(c *idempotency.Claim, a idempotency.Answer) bool {
 	b.Helper()
 	recorded, err := b.keys.Complete(b.Context(), c, a)
 	if err != nil {
-		b.Fatalf("complete %s: %v", c.Ref.Key, err)
+		b.Errorf("complete %s: %v", c.Ref.Key, err)
 	}
 	return recorded
 }
@@ -122,7 +122,7 @@ func (b *bundle) release(c *idempotency.Claim) bool {
 	b.Helper()
 	released, err := b.keys.Release(b.Context(), c)
 	if err != nil {
-		b.Fatalf("release %s: %v", c.Ref.Key, err)
+		b.Errorf("release %s: %v", c.Ref.Key, err)
 	}
 	return released
 }
@@ -195,6 +195,22 @@ func (b *bundle) commit(tx pgx.Tx) {
 	if err := tx.Commit(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// blocked returns once n sessions of the database wait for a lock.
+func (b *bundle) blocked(n int) {
+	b.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		if one[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) >= n {
+			return
+		}
+	}
+	b.Fatalf("nobody waits for a lock, want %d", n)
+}
+
+// patient is a Service that waits for locks as long as a test needs.
+func (b *bundle) patient() *idempotency.Service {
+	return idempotency.NewService(b.pool, idempotency.Options{LockWait: 20 * time.Second})
 }
 
 func response(text string) idempotency.Answer {

@@ -10,7 +10,9 @@ type claiming struct {
 	s           *Service
 	ref         Ref
 	fingerprint Fingerprint
-	terms       Terms
+	terms       terms
+
+	stands *record // the row that decided
 }
 
 // run tries until the key stands still.
@@ -27,16 +29,22 @@ func (c *claiming) run(ctx context.Context) (Outcome, error) {
 // round is one look at the key. Not settled: it changed hands meanwhile.
 func (c *claiming) round(ctx context.Context) (o Outcome, settled bool, err error) {
 	started := time.Now() // the deadline counts from before the statement was sent
-	var rec *Record
+	var rec *record
 	err = c.s.resend(ctx, func() error {
-		rec, err = c.s.repo.TryClaim(ctx, c.ref, c.terms)
+		rec, err = c.s.repo.tryClaim(ctx, c.ref, c.terms)
 		return err
 	})
 	if err != nil || rec == nil {
 		return Outcome{}, false, err
 	}
+	return c.judge(ctx, rec, started)
+}
+
+// judge is the outcome for the row that stands after the insert.
+func (c *claiming) judge(ctx context.Context, rec *record, started time.Time) (o Outcome, settled bool, err error) {
+	c.stands = rec
 	if rec.Token == c.terms.Token {
-		return c.own(ctx, rec, started, false)
+		return c.own(ctx, rec, started)
 	}
 	if o := outcome(c.ref, c.fingerprint, rec); o.Kind != Absent {
 		return o, true, nil
@@ -45,25 +53,26 @@ func (c *claiming) round(ctx context.Context) (o Outcome, settled bool, err erro
 }
 
 // take takes over a row that may be taken: one past its retention whole, a dead claim by its lease.
-func (c *claiming) take(ctx context.Context, seen *Record) (o Outcome, settled bool, err error) {
+func (c *claiming) take(ctx context.Context, seen *record) (o Outcome, settled bool, err error) {
 	started := time.Now()
-	var rec *Record
+	var rec *record
 	err = c.s.resend(ctx, func() error {
 		if seen.Forgotten {
-			rec, err = c.s.repo.TakeOver(ctx, seen.Identity, c.terms)
+			rec, err = c.s.repo.takeOver(ctx, seen.Identity, c.terms)
 		} else {
-			rec, err = c.s.repo.Reclaim(ctx, seen.Identity, c.terms)
+			rec, err = c.s.repo.reclaim(ctx, seen.Identity, c.terms)
 		}
 		return err
 	})
 	if err != nil || rec == nil {
 		return Outcome{}, false, err
 	}
-	return c.own(ctx, rec, started, !seen.Forgotten)
+	return c.own(ctx, rec, started)
 }
 
 // own is the outcome for a row that carries the caller's token.
-func (c *claiming) own(ctx context.Context, rec *Record, started time.Time, reclaimed bool) (o Outcome, settled bool, err error) {
+func (c *claiming) own(ctx context.Context, rec *record, started time.Time) (o Outcome, settled bool, err error) {
+	c.stands = rec
 	if rec.Completed {
 		return Outcome{Kind: Completed, Answer: rec.Answer, Own: true, ref: c.ref}, true, nil
 	}
@@ -71,15 +80,17 @@ func (c *claiming) own(ctx context.Context, rec *Record, started time.Time, recl
 	// made earlier: what is missing of the lease is given again, under the fence.
 	if lost := c.terms.Lease - rec.Remaining; lost > min(time.Second, c.terms.Lease/10) {
 		started = time.Now()
-		if rec, err = c.s.repo.Extend(ctx, rec.Identity, c.terms.Lease); err != nil || rec == nil {
+		if rec, err = c.s.repo.extend(ctx, rec.Identity, c.terms.Lease); err != nil || rec == nil {
 			return Outcome{}, false, err
 		}
+		c.stands = rec
 	}
 	return Outcome{
 		Kind: Claimed,
 		Claim: &Claim{
-			Ref: c.ref, Identity: rec.Identity, Reclaimed: reclaimed,
-			Deadline: started.Add(rec.Remaining),
+			Ref: c.ref, Identity: rec.Identity,
+			Reclaimed: rec.ID != c.terms.ID, // a reclaim keeps the id of the row
+			Deadline:  started.Add(rec.Remaining),
 		},
 		ref: c.ref,
 	}, true, nil

@@ -61,7 +61,7 @@ func (s *Service) NewEffects(items []Item, lease time.Duration) (*Effects, error
 		}
 	}
 	e := &Effects{items: items, lease: lease}
-	e.order, e.first = distinct(len(items), func(i int32) *Ref { return &items[i].Ref })
+	e.order, e.first = distinct(len(items), func(a, b int32) int { return compareRefs(&items[a].Ref, &items[b].Ref) })
 	e.fill()
 	return e, nil
 }
@@ -82,23 +82,23 @@ func (it *Item) validate() error {
 	return nil
 }
 
-// distinct sorts n keys by the bytes of organization, scope and key. Two writers that sort alike cannot
-// deadlock. Order is the first item of each distinct key; first is, per item, the one of order it repeats.
-func distinct(n int, ref func(int32) *Ref) (order, first []int32) {
+// distinct sorts n items and finds the repeats among them. Order is the first of each; first is, per item,
+// the one of order that it repeats, or itself. Two writers that sort alike cannot deadlock.
+func distinct(n int, compare func(a, b int32) int) (order, first []int32) {
 	sorted := make([]int32, 2*n)
 	sorted, first = sorted[:n:n], sorted[n:]
 	for i := range sorted {
 		sorted[i] = int32(i)
 	}
 	slices.SortFunc(sorted, func(a, b int32) int {
-		if c := compareRefs(ref(a), ref(b)); c != 0 {
+		if c := compare(a, b); c != 0 {
 			return c
 		}
 		return int(a - b)
 	})
 	order = sorted[:0]
 	for _, i := range sorted {
-		if len(order) == 0 || compareRefs(ref(order[len(order)-1]), ref(i)) != 0 {
+		if len(order) == 0 || compare(order[len(order)-1], i) != 0 {
 			order = append(order, i)
 		}
 		first[i] = order[len(order)-1]
@@ -106,6 +106,7 @@ func distinct(n int, ref func(int32) *Ref) (order, first []int32) {
 	return order, first
 }
 
+// compareRefs orders keys by the bytes of organization, scope and key, as the database does.
 func compareRefs(a, b *Ref) int {
 	if c := bytes.Compare(a.Organization[:], b.Organization[:]); c != 0 {
 		return c

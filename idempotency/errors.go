@@ -89,7 +89,7 @@ func pgCode(err error) string {
 // acknowledgementLost reports that the connection ended before the answer came: the statement may have
 // been committed or not.
 func acknowledgementLost(ctx context.Context, err error) bool {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, ErrIsolation) {
 		return false
 	}
 	switch code := pgCode(err); {

@@ -20,9 +20,9 @@ type DB interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// Record is one row. LeasePassed, Forgotten and Remaining were computed by the database in the statement
+// record is one row. LeasePassed, Forgotten and Remaining were computed by the database in the statement
 // that read it: no caller compares a stored time with a clock of its own.
-type Record struct {
+type record struct {
 	Identity
 	Hash      string
 	Completed bool
@@ -33,21 +33,23 @@ type Record struct {
 	Remaining   time.Duration // of the lease; negative once it has passed
 }
 
-// Repository owns the SQL: each method is one atomic change of one key, and judges nothing. A nil Record
+// repository owns the SQL: each method is one atomic change of one key, and judges nothing. A nil record
 // is the ordinary answer of a change whose condition did not hold.
-type Repository struct {
+type repository struct {
 	db       DB
 	nested   bool // in a caller's transaction, which an error must not abort
 	lockWait time.Duration
 }
 
-// Terms are what a claim is made with. Durations, not instants: the database's clock makes the instants.
-type Terms struct {
+// terms are what a claim is made with. Durations, not instants: the database's clock makes the instants.
+type terms struct {
 	Identity
 	Hash      Hash
 	Lease     time.Duration
 	Retention time.Duration // at least Lease
 }
+
+const readCommitted = "read committed" // as PostgreSQL spells it
 
 const recordColumns = `id, lease_token, request_hash, status = 'completed', response::text, resource_type, resource_id,
 	lease_expires_at <= clock_timestamp(), retain_until <= clock_timestamp(), lease_expires_at - clock_timestamp()`
@@ -67,11 +69,11 @@ const getSQL = `
 	  FROM (SELECT) AS one
 	  LEFT JOIN agent.idempotency_keys ON organization_id = $1 AND scope = $2 AND key = $3`
 
-// TryClaim inserts the key unless it is there, and returns the row that then stands: the caller's, if it
+// tryClaim inserts the key unless it is there, and returns the row that then stands: the caller's, if it
 // has the caller's token. Nil: the row that stood in the way vanished in between. Two statements, so that
 // the second sees a row that the first has waited for; one statement would find nothing.
-func (r *Repository) TryClaim(ctx context.Context, ref Ref, t Terms) (*Record, error) {
-	var found *Record
+func (r *repository) tryClaim(ctx context.Context, ref Ref, t terms) (*record, error) {
+	var found *record
 	err := r.send(ctx, func(b *pgx.Batch) {
 		b.Queue(insertSQL, t.ID, ref.Organization, ref.Scope.name, ref.Key.text, t.Hash.text, t.Token, t.Lease, t.Retention)
 		b.Queue(getSQL, ref.Organization, ref.Scope.name, ref.Key.text).Query(func(rows pgx.Rows) (err error) {
@@ -82,8 +84,8 @@ func (r *Repository) TryClaim(ctx context.Context, ref Ref, t Terms) (*Record, e
 	return found, err
 }
 
-// Get returns the row of the key, and nil when there is none. It writes nothing and waits for nobody.
-func (r *Repository) Get(ctx context.Context, ref Ref) (*Record, error) {
+// get returns the row of the key, and nil when there is none. It writes nothing and waits for nobody.
+func (r *repository) get(ctx context.Context, ref Ref) (*record, error) {
 	rows, err := r.db.Query(ctx, getSQL, ref.Organization, ref.Scope.name, ref.Key.text)
 	if err != nil {
 		return nil, err
@@ -98,9 +100,9 @@ const reclaimSQL = `
 	 WHERE id = $1 AND lease_token = $2 AND status = 'processing' AND lease_expires_at <= clock_timestamp()
 	RETURNING ` + recordColumns
 
-// Reclaim moves a passed lease from the token that the caller saw to its own. Nil: another worker was
+// reclaim moves a passed lease from the token that the caller saw to its own. Nil: another worker was
 // faster, or the claim ended. It never shortens the retention.
-func (r *Repository) Reclaim(ctx context.Context, seen Identity, t Terms) (*Record, error) {
+func (r *repository) reclaim(ctx context.Context, seen Identity, t terms) (*record, error) {
 	return r.change(ctx, reclaimSQL, seen.ID, seen.Token, t.Token, t.Lease, t.Retention)
 }
 
@@ -112,9 +114,9 @@ const takeOverSQL = `
 	 WHERE id = $1 AND lease_token = $2 AND retain_until <= clock_timestamp()
 	RETURNING ` + recordColumns
 
-// TakeOver makes a row that is past its retention, and not swept yet, a new claim: nothing of the old one
+// takeOver makes a row that is past its retention, and not swept yet, a new claim: nothing of the old one
 // is left, and the old id and token can end nothing. Nil: another worker or the sweep was faster.
-func (r *Repository) TakeOver(ctx context.Context, seen Identity, t Terms) (*Record, error) {
+func (r *repository) takeOver(ctx context.Context, seen Identity, t terms) (*record, error) {
 	return r.change(ctx, takeOverSQL, seen.ID, seen.Token, t.ID, t.Token, t.Hash.text, t.Lease, t.Retention)
 }
 
@@ -125,8 +127,8 @@ const extendSQL = `
 	 WHERE id = $1 AND lease_token = $2 AND status = 'processing'
 	RETURNING ` + recordColumns
 
-// Extend gives a claim that is still held a whole lease again. Nil: the claim moved on or ended.
-func (r *Repository) Extend(ctx context.Context, held Identity, lease time.Duration) (*Record, error) {
+// extend gives a claim that is still held a whole lease again. Nil: the claim moved on or ended.
+func (r *repository) extend(ctx context.Context, held Identity, lease time.Duration) (*record, error) {
 	return r.change(ctx, extendSQL, held.ID, held.Token, lease)
 }
 
@@ -139,16 +141,16 @@ const completeSQL = `
 	 WHERE id = $1 AND lease_token = $2 AND status = 'processing'
 	RETURNING ` + recordColumns
 
-// Complete stores the answer under the fence. Nil: the claim moved on or had ended.
-func (r *Repository) Complete(ctx context.Context, held Identity, a Answer) (*Record, error) {
+// complete stores the answer under the fence. Nil: the claim moved on or had ended.
+func (r *repository) complete(ctx context.Context, held Identity, a Answer) (*record, error) {
 	response, typ, id := a.columns()
 	return r.change(ctx, completeSQL, held.ID, held.Token, response, typ, id)
 }
 
 const releaseSQL = `DELETE FROM agent.idempotency_keys WHERE id = $1 AND lease_token = $2 AND status = 'processing'`
 
-// Release deletes an unfinished claim under the fence. False: the claim moved on or had ended.
-func (r *Repository) Release(ctx context.Context, held Identity) (bool, error) {
+// release deletes an unfinished claim under the fence. False: the claim moved on or had ended.
+func (r *repository) release(ctx context.Context, held Identity) (bool, error) {
 	var gone bool
 	err := r.send(ctx, func(b *pgx.Batch) {
 		b.Queue(releaseSQL, held.ID, held.Token).Exec(func(tag pgconn.CommandTag) error {
@@ -159,10 +161,21 @@ func (r *Repository) Release(ctx context.Context, held Identity) (bool, error) {
 	return gone, err
 }
 
+const lapseSQL = `
+	UPDATE agent.idempotency_keys SET lease_expires_at = clock_timestamp()
+	 WHERE id = $1 AND lease_token = $2 AND status = 'processing'
+	RETURNING ` + recordColumns
+
+// lapse ends the lease of an unfinished claim that is still held, and keeps the row: whoever reclaims it
+// is told that an earlier worker held it. Nil: the claim moved on or had ended.
+func (r *repository) lapse(ctx context.Context, held Identity) (*record, error) {
+	return r.change(ctx, lapseSQL, held.ID, held.Token)
+}
+
 const heldSQL = `SELECT ` + recordColumns + ` FROM agent.idempotency_keys WHERE id = $1 AND lease_token = $2`
 
-// Held returns the row that still carries the claim's id and token, and nil when there is none.
-func (r *Repository) Held(ctx context.Context, held Identity) (*Record, error) {
+// held returns the row that still carries the claim's id and token, and nil when there is none.
+func (r *repository) held(ctx context.Context, held Identity) (*record, error) {
 	rows, err := r.db.Query(ctx, heldSQL, held.ID, held.Token)
 	if err != nil {
 		return nil, err
@@ -170,9 +183,20 @@ func (r *Repository) Held(ctx context.Context, held Identity) (*Record, error) {
 	return scanOne(rows)
 }
 
+const knownSQL = `SELECT EXISTS (SELECT FROM agent.idempotency_keys WHERE id = $1)`
+
+// known reports whether a row has the id, whoever holds it.
+func (r *repository) known(ctx context.Context, id uuid.UUID) (bool, error) {
+	rows, err := r.db.Query(ctx, knownSQL, id)
+	if err != nil {
+		return false, err
+	}
+	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+}
+
 // change runs a statement that returns the row it changed, or none.
-func (r *Repository) change(ctx context.Context, sql string, args ...any) (*Record, error) {
-	var changed *Record
+func (r *repository) change(ctx context.Context, sql string, args ...any) (*record, error) {
+	var changed *record
 	err := r.send(ctx, func(b *pgx.Batch) {
 		b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
 			changed, err = scanOne(rows)
@@ -196,7 +220,7 @@ const (
 // send runs statements in one round trip, with their waits for locks bounded. On their own they are one
 // implicit transaction; in a caller's transaction they stand behind a savepoint, so that an error leaves
 // the caller's work as it was.
-func (r *Repository) send(ctx context.Context, queue func(*pgx.Batch)) error {
+func (r *repository) send(ctx context.Context, queue func(*pgx.Batch)) error {
 	b := &pgx.Batch{}
 	wait := strconv.FormatInt(max(r.lockWait.Milliseconds(), 1), 10) + "ms"
 	if !r.nested {
@@ -213,7 +237,8 @@ func (r *Repository) send(ctx context.Context, queue func(*pgx.Batch)) error {
 	if err == nil {
 		return nil
 	}
-	if !acknowledgementLost(ctx, err) {
+	// An error of ours came after all of it was done. One of the server's undid nothing yet.
+	if pgCode(err) != "" {
 		if _, back := r.db.Exec(ctx, rollbackSQL); back == nil {
 			_, back = r.db.Exec(ctx, releaseToSQL)
 			err = errors.Join(err, back)
@@ -223,7 +248,7 @@ func (r *Repository) send(ctx context.Context, queue func(*pgx.Batch)) error {
 }
 
 // scanStanding reads what getSQL answers: one row, of nulls when the key is not there.
-func scanStanding(rows pgx.Rows) (*Record, error) {
+func scanStanding(rows pgx.Rows) (*record, error) {
 	defer rows.Close()
 	if !rows.Next() {
 		if err := rows.Err(); err != nil {
@@ -236,14 +261,14 @@ func scanStanding(rows pgx.Rows) (*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if isolation != "read committed" {
+	if isolation != readCommitted {
 		return nil, fmt.Errorf("%w (it is %s)", ErrIsolation, isolation)
 	}
 	return rec, nil
 }
 
 // scanOne reads at most one record.
-func scanOne(rows pgx.Rows) (*Record, error) {
+func scanOne(rows pgx.Rows) (*record, error) {
 	defer rows.Close()
 	if !rows.Next() {
 		return nil, rows.Err()
@@ -252,7 +277,7 @@ func scanOne(rows pgx.Rows) (*Record, error) {
 }
 
 // scanRecord reads recordColumns behind the columns in before. Nil: all of them are null.
-func scanRecord(rows pgx.Rows, before ...any) (*Record, error) {
+func scanRecord(rows pgx.Rows, before ...any) (*record, error) {
 	var (
 		id, token                         *uuid.UUID
 		hash, response, typ, resource     *string
@@ -264,7 +289,7 @@ func scanRecord(rows pgx.Rows, before ...any) (*Record, error) {
 	if err != nil || id == nil {
 		return nil, err
 	}
-	rec := &Record{
+	rec := &record{
 		Identity:    Identity{ID: *id, Token: *token},
 		Hash:        *hash,
 		Completed:   *completed,

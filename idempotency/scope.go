@@ -12,20 +12,24 @@ const day = 24 * time.Hour
 // MaxLease bounds the lease that a caller may ask for.
 const MaxLease = 30 * day
 
-// retentions says how long a scope's keys are remembered. The longest prefix that ends in a dot wins over
-// a shorter one, a whole name over every prefix. It is at least twice the longest time for which a sender
-// repeats itself, and a constant: the lease is what a caller chooses.
-var retentions = map[string]time.Duration{
-	// A tool's key is the journal of its run, and a run may wait for an approval for as long as its
-	// definition may last: 30 days, for every tool.
-	"tool.":    30 * day,
-	"surface.": day,
-	"http.":    day,
-	"webhook.": 7 * day,
-	// Nylas gives up within a day.
-	"webhook.nylas": day,
-	// Slack's delayed retries run past 24 hours.
-	"webhook.slack": 2 * day,
+// retention is how long the keys of a scope, or of all that begin with a prefix, are remembered; 0: no such.
+// It outlasts every repeat that a sender makes, and is a constant: the lease is what a caller chooses.
+func retention(scope string) time.Duration {
+	switch scope {
+	case "tool.":
+		// A tool's key is the journal of its run, and a run may wait for an approval for as long as
+		// its definition may last: 30 days, for every tool.
+		return 30 * day
+	case "surface.", "http.":
+		return day
+	case "webhook.nylas": // gives up within a day
+		return day
+	case "webhook.slack": // its delayed retries run past 24 hours
+		return 2 * day
+	case "webhook.":
+		return 7 * day
+	}
+	return 0
 }
 
 var scopeForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9][a-z0-9_-]*)+$`)
@@ -43,15 +47,15 @@ func NewScope(name string) (Scope, error) {
 	if len(name) > 100 || !scopeForm.MatchString(name) {
 		return Scope{}, fmt.Errorf("%w: %.120q is not parts of lower-case letters joined by dots", ErrScope, name)
 	}
-	if d, ok := retentions[name]; ok {
-		return Scope{name, d}, nil
+	d := retention(name)
+	// The longest prefix that ends in a dot wins.
+	for at := strings.LastIndexByte(name, '.'); d == 0 && at > 0; at = strings.LastIndexByte(name[:at], '.') {
+		d = retention(name[:at+1])
 	}
-	for at := strings.LastIndexByte(name, '.'); at > 0; at = strings.LastIndexByte(name[:at], '.') {
-		if d, ok := retentions[name[:at+1]]; ok {
-			return Scope{name, d}, nil
-		}
+	if d == 0 {
+		return Scope{}, fmt.Errorf("%w: %q", ErrScope, name)
 	}
-	return Scope{}, fmt.Errorf("%w: %q", ErrScope, name)
+	return Scope{name, d}, nil
 }
 
 // String is the scope's name.

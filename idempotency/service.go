@@ -28,7 +28,7 @@ type Options struct {
 
 // Service owns what a duplicate means. It is safe for concurrent use.
 type Service struct {
-	repo     Repository
+	repo     repository
 	observer Observer
 }
 
@@ -37,7 +37,7 @@ func NewService(pool *pgxpool.Pool, o Options) *Service {
 	if o.LockWait <= 0 {
 		o.LockWait = DefaultLockWait
 	}
-	return &Service{repo: Repository{db: pool, lockWait: o.LockWait}, observer: o.Observer}
+	return &Service{repo: repository{db: pool, lockWait: o.LockWait}, observer: o.Observer}
 }
 
 // In returns the Service in a caller's transaction, for an effect that is a row: claim, effect and
@@ -57,7 +57,7 @@ func (s *Service) Read(ctx context.Context, r Ref, f Fingerprint) (Outcome, erro
 	if err := validate(r, f); err != nil {
 		return Outcome{}, err
 	}
-	rec, err := s.repo.Get(ctx, r)
+	rec, err := s.repo.get(ctx, r)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("read key: %w", explain(err))
 	}
@@ -67,7 +67,7 @@ func (s *Service) Read(ctx context.Context, r Ref, f Fingerprint) (Outcome, erro
 }
 
 // outcome judges a row that another worker wrote. Absent: it may be taken.
-func outcome(r Ref, f Fingerprint, rec *Record) Outcome {
+func outcome(r Ref, f Fingerprint, rec *record) Outcome {
 	o := Outcome{Kind: Absent, ref: r}
 	switch {
 	case rec == nil || rec.Forgotten:
@@ -100,7 +100,7 @@ func (s *Service) ClaimAs(ctx context.Context, who Identity, r Ref, f Fingerprin
 		return Outcome{}, err
 	}
 	started := time.Now()
-	c := &claiming{s: s, ref: r, fingerprint: f, terms: Terms{
+	c := &claiming{s: s, ref: r, fingerprint: f, terms: terms{
 		Identity: who, Hash: f.Current(), Lease: lease, Retention: r.Scope.retain(lease),
 	}}
 	o, err := c.run(ctx)
@@ -120,9 +120,9 @@ func (s *Service) Complete(ctx context.Context, c *Claim, a Answer) (recorded bo
 		return false, err
 	}
 	err = s.resend(ctx, func() error {
-		rec, err := s.repo.Complete(ctx, c.Identity, a)
+		rec, err := s.repo.complete(ctx, c.Identity, a)
 		if err == nil && rec == nil { // moved on, or completed by a call whose answer was lost
-			rec, err = s.repo.Held(ctx, c.Identity)
+			rec, err = s.repo.held(ctx, c.Identity)
 		}
 		recorded = rec != nil && rec.Completed
 		return err
@@ -134,9 +134,15 @@ func (s *Service) Complete(ctx context.Context, c *Claim, a Answer) (recorded bo
 // effect: the next caller claims the key anew. Released is false when the claim moved on or had ended;
 // the caller does nothing then.
 func (s *Service) Release(ctx context.Context, c *Claim) (released bool, err error) {
-	err = s.resend(ctx, func() error {
-		gone, err := s.repo.Release(ctx, c.Identity)
-		released = released || gone
+	sent := 0
+	err = s.resend(ctx, func() (err error) {
+		released, err = s.repo.release(ctx, c.Identity)
+		if sent++; err == nil && !released && sent > 1 {
+			// An earlier sending deleted the row, unless another worker has it now.
+			taken, err := s.repo.known(ctx, c.ID)
+			released = err == nil && !taken
+			return err
+		}
 		return err
 	})
 	return s.ended(ctx, c, OpRelease, released, err)

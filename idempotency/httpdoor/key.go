@@ -1,0 +1,77 @@
+package httpdoor
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"webhook-gateway/idempotency"
+)
+
+// maxHeader is the longest key that a client may choose, in bytes.
+const maxHeader = 255
+
+var (
+	errNoKey   = errors.New("the Idempotency-Key header is missing")
+	errManyKey = errors.New("there is more than one Idempotency-Key header")
+	errBadKey  = errors.New(`the Idempotency-Key must be 1 to 255 printable ASCII characters, bare or as a quoted string`)
+)
+
+// ParseKey reads the lines of the Idempotency-Key header. The header is a structured field, a quoted
+// string; most clients send it bare. Both forms of one text are one key.
+func ParseKey(lines []string) (string, error) {
+	switch {
+	case len(lines) == 0:
+		return "", errNoKey
+	case len(lines) > 1:
+		return "", errManyKey
+	}
+	text := strings.Trim(lines[0], " \t")
+	if rest, quoted := strings.CutPrefix(text, `"`); quoted {
+		var ok bool
+		if text, ok = unquote(rest); !ok {
+			return "", errBadKey
+		}
+	}
+	if text == "" || len(text) > maxHeader || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "", errBadKey
+	}
+	return text, nil
+}
+
+// unquote reads a structured field's string behind its first quote: backslashes escape quotes and
+// backslashes alone, and the closing quote ends it.
+func unquote(rest string) (string, bool) {
+	var b strings.Builder
+	for i := 0; i < len(rest); i++ {
+		switch rest[i] {
+		case '"':
+			return b.String(), i == len(rest)-1
+		case '\\':
+			i++
+			if i == len(rest) || (rest[i] != '"' && rest[i] != '\\') {
+				return "", false
+			}
+		}
+		b.WriteByte(rest[i])
+	}
+	return "", false
+}
+
+// fingerprint is what makes two requests the same: method, path, query in any order of its names, and the
+// content of the body. Headers are no part of it: dates, traces and signatures change on a retry.
+func fingerprint(r *http.Request, body []byte) idempotency.Fingerprint {
+	query := r.URL.RawQuery
+	if values, err := url.ParseQuery(query); err == nil {
+		query = values.Encode()
+	}
+	text, _ := json.Marshal(map[string]string{ // strings cannot fail
+		"method": r.Method,
+		"path":   r.URL.EscapedPath(),
+		"query":  query,
+		"body":   idempotency.Content(body).Current().String(),
+	})
+	return idempotency.Content(text).Current()
+}

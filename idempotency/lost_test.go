@@ -1,0 +1,225 @@
+package idempotency_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/idempotency"
+)
+
+// wire lets a test cut the connections of a pool.
+type wire struct {
+	// armed: 0 no, cutBefore: the next statement never reaches the server, cutAfter: the server has
+	// executed and committed it, and its answer never arrives.
+	armed atomic.Int32
+	cuts  atomic.Int32
+}
+
+const (
+	cutBefore = 1
+	cutAfter  = 2
+)
+
+type cuttable struct {
+	net.Conn
+	wire *wire
+}
+
+func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	return &cuttable{conn, w}, err
+}
+
+func (c *cuttable) Write(p []byte) (int, error) {
+	if c.wire.armed.CompareAndSwap(cutBefore, 0) {
+		c.wire.cuts.Add(1)
+		_ = c.Conn.Close()
+		return 0, io.ErrClosedPipe
+	}
+	return c.Conn.Write(p)
+}
+
+// Read cuts when the first byte of the answer is there: the server sends none before it has committed.
+func (c *cuttable) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && c.wire.armed.CompareAndSwap(cutAfter, 0) {
+		c.wire.cuts.Add(1)
+		_ = c.Conn.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// onWire gives the bundle a pool of one connection that can be cut. The statements are prepared, so that
+// what is cut is their execution.
+func onWire(t *testing.T) (*bundle, *wire) {
+	t.Helper()
+	b, w := setup(t), &wire{}
+	cut := open(t, b.url, func(c *pgxpool.Config) {
+		c.MaxConns = 1
+		c.ConnConfig.DialFunc = w.dial
+	})
+	b.keys = idempotency.NewService(cut, idempotency.Options{})
+	warm := b.ref("webhook.nylas", "warm")
+	b.own(warm, content("1"))
+	b.pass(lease)
+	c := b.own(warm, content("1"))
+	b.complete(c, response(`1`))
+	b.complete(c, response(`1`))
+	b.pass(24 * time.Hour)
+	b.release(b.own(warm, content("1")))
+	many, err := b.keys.ClaimMany(t.Context(), []idempotency.Wanted{{Ref: warm, Content: content("1")}}, lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.keys.CompleteMany(t.Context(), []idempotency.Ending{{Claim: many[0].Claim, Answer: response(`1`)}}); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(`DELETE FROM agent.idempotency_keys`)
+	return b, w
+}
+
+// eachCut runs the test with the connection cut before and after the server has executed the statement.
+func eachCut(t *testing.T, test func(b *bundle, cut func())) {
+	t.Parallel()
+	for name, when := range map[string]int32{"before": cutBefore, "after": cutAfter} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, w := onWire(t)
+			test(b, func() { w.armed.Store(when) })
+			if w.cuts.Load() == 0 || w.armed.Load() != 0 {
+				t.Error("nothing was cut")
+			}
+		})
+	}
+}
+
+func TestAClaimWhoseAcknowledgementWasLostRecognisesItsRow(t *testing.T) {
+	eachCut(t, func(b *bundle, cut func()) {
+		r := b.ref("tool.email.send", "k")
+		cut()
+		c := b.own(r, content("1"))
+		if token := one[string](b, `SELECT lease_token::text FROM agent.idempotency_keys`); token != c.Token.String() || c.Reclaimed {
+			b.Errorf("%+v, but the row has token %s", c, token)
+		}
+		if !b.complete(c, response(`1`)) {
+			b.Error("the claim cannot be completed")
+		}
+	})
+}
+
+func TestAReclaimWhoseAcknowledgementWasLostIsStillAReclaim(t *testing.T) {
+	eachCut(t, func(b *bundle, cut func()) {
+		r := b.ref("tool.email.send", "k")
+		b.own(r, content("1"))
+		b.pass(lease)
+		// The look that finds the dead claim is one answer, the reclaim the next.
+		b.keys = b.keys.After(cut)
+		c := b.own(r, content("1"))
+		if !c.Reclaimed || !b.complete(c, response(`1`)) {
+			b.Errorf("%+v, want a reclaim", c)
+		}
+	})
+}
+
+func TestACompletionWhoseAcknowledgementWasLostIsRecorded(t *testing.T) {
+	eachCut(t, func(b *bundle, cut func()) {
+		r := b.ref("tool.email.send", "k")
+		c := b.own(r, content("1"))
+		cut()
+		if !b.complete(c, response(`"first"`)) {
+			b.Error("not recorded")
+		}
+		if o := b.read(r, content("1")); string(o.Answer.Response) != `"first"` {
+			b.Errorf("the answer is %s", o.Answer.Response)
+		}
+	})
+}
+
+func TestAReleaseWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
+	eachCut(t, func(b *bundle, cut func()) {
+		r := b.ref("tool.email.send", "k")
+		c := b.own(r, content("1"))
+		cut()
+		if !b.release(c) || b.rows() != 0 {
+			b.Error("not released")
+		}
+	})
+}
+
+func TestAReleaseOfAClaimThatMovedOnIsNoneWhateverWasLost(t *testing.T) {
+	eachCut(t, func(b *bundle, cut func()) {
+		r := b.ref("tool.email.send", "k")
+		late := b.own(r, content("1"))
+		b.pass(lease)
+		b.own(r, content("1"))
+		cut()
+		if b.release(late) || b.rows() != 1 {
+			b.Error("another worker's claim was released")
+		}
+	})
+}
+
+func TestABatchWhoseAcknowledgementWasLostRecognisesItsRows(t *testing.T) {
+	eachCut(t, func(b *bundle, cut func()) {
+		var wanted []idempotency.Wanted
+		var endings []idempotency.Ending
+		for i := range 5 {
+			wanted = append(wanted, idempotency.Wanted{Ref: b.ref("tool.x", strconv.Itoa(i)), Content: content("1")})
+		}
+		cut()
+		outcomes, err := b.keys.ClaimMany(b.Context(), wanted, lease)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.wantKinds(outcomes, map[idempotency.Kind]int{idempotency.Claimed: 5})
+		for _, o := range outcomes {
+			endings = append(endings, idempotency.Ending{Claim: o.Claim, Answer: response(`1`)})
+		}
+		cut()
+		recorded, err := b.keys.CompleteMany(b.Context(), endings)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i, ok := range recorded {
+			if !ok {
+				b.Errorf("completion %d is not recorded", i)
+			}
+		}
+	})
+}
+
+func TestAnUncertainCommitOfABatchWithEffectsIsSettledByARepeat(t *testing.T) {
+	t.Parallel()
+	b, w := setup(t), &wire{}
+	b.journal()
+	plain := b.pool
+	b.pool = open(b, b.url, func(c *pgxpool.Config) { c.MaxConns, c.ConnConfig.DialFunc = 1, w.dial })
+	b.wantSettled([]idempotency.Item{b.item(b.ref("webhook.nylas", "warm"), "1")}, idempotency.Claimed)
+	items := []idempotency.Item{b.item(b.ref("webhook.nylas", "a"), "1"), b.item(b.ref("webhook.nylas", "b"), "1")}
+	w.armed.Store(cutAfter)
+	if kinds, err := b.settle(b.Context(), items); err == nil {
+		t.Errorf("settled as %v without an answer", kinds)
+	}
+	b.pool = plain
+	b.wantEffects(3)
+	b.wantSettled(items, idempotency.Claimed, idempotency.Claimed)
+	b.wantEffects(3)
+}
+
+func TestACallerThatGaveUpClaimsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.keys.Claim(ctx, b.ref("tool.x", "k"), content("1"), lease); err == nil || b.rows() != 0 {
+		t.Errorf("got %v and %d rows", err, b.rows())
+	}
+}

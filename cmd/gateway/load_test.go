@@ -34,7 +34,9 @@ func TestEveryDeliveryHasExactlyOneEndingAtAnyScrape(t *testing.T) {
 			return r.postSlack("/webhooks/slack/sources/main", slackSecret, slackEvent("T1", fmt.Sprint("Ev", n%5), fmt.Sprint(n)))
 		},
 		func(n int) answer { return r.postSlack("/webhooks/slack/sources/main", slackSecret, "{") },
-		func(n int) answer { return r.postSlack("/webhooks/slack/sources/main", "stranger", slackEvent("T1", "x", "x")) },
+		func(n int) answer {
+			return r.postSlack("/webhooks/slack/sources/main", "stranger", slackEvent("T1", "x", "x"))
+		},
 		func(n int) answer {
 			return r.postNylas("/webhooks/nylas/sources/main", nylasSecret, deltas(3))
 		},

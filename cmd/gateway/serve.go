@@ -152,12 +152,12 @@ func newGateway(ctx context.Context, cfg configs.Config, pool *pgxpool.Pool, key
 // run listens, and drains along the flow once ctx ends: unready, no new connections, every request
 // answered, the last batch committed, then the background work and the admin listener.
 func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
-	stopBackground := g.background(ctx)
-	defer stopBackground()
 	defer g.inbox.Stop()
-	if err := g.directory.Refresh(ctx, time.Now()); err != nil {
+	if err := g.directory.Load(ctx); err != nil {
 		return withStatus(exitUnreachable, fmt.Errorf("load sources and jobs: %w", err))
 	}
+	stopBackground := g.background(ctx)
+	defer stopBackground()
 	public, err := net.Listen("tcp", g.cfg.Listen)
 	if err != nil {
 		return withStatus(exitConfig, fmt.Errorf("listen on GATEWAY_LISTEN: %w", err))

@@ -41,6 +41,22 @@ fuzz: ## run each fuzz target for FUZZTIME (1m)
 fuzz-short: ## run each fuzz target for five seconds
 	scripts/fuzz 5s
 
+.PHONY: bench
+bench: bench-build ## measure the gateway beside pgbench and others, in ten minutes; writes docs/benchmarks/
+	bin/bench
+
+.PHONY: bench-short
+bench-short: bench-build ## see that everything of bench runs, in a minute; its figures mean nothing
+	bin/bench -short
+
+.PHONY: bench-size
+bench-size: bench-build ## measure with 1, 5 and 20 million keys: 40 minutes, 20 GB of disk
+	bin/bench -size
+
+.PHONY: bench-build
+bench-build: postgres build
+	$(GO) build -o bin/bench ./test/bench
+
 .PHONY: build
 build: ## build the static binary as it is released, bin/gateway
 	$(BUILD) -o bin/gateway ./cmd/gateway

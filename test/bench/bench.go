@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"webhook-gateway/test/bench/load"
+	"webhook-gateway/test/bench/report"
+	"webhook-gateway/test/bench/world"
+)
+
+// connections is how many the load comes over, unless a row says otherwise.
+const connections = 256
+
+// bench is one run.
+type bench struct {
+	options
+	world  *world.World
+	db     *world.Database
+	report report.Report
+
+	gateway, second      *world.Process
+	straight, immediate  *world.Process
+	clients, pipeClients int // the best of pgbench
+	runs                 int
+	peak                 int64 // the most resident memory seen under load
+}
+
+func newBench(ctx context.Context, o options) (*bench, error) {
+	dir, err := filepath.Abs(o.dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the benchmark's folder: %w", err)
+	}
+	settings := make(map[string]string)
+	for _, s := range o.settings {
+		name, value, _ := strings.Cut(s, "=")
+		settings[name] = value
+	}
+	w, err := world.New(ctx, world.Options{Dir: dir, Gateway: o.gateway, Settings: settings, Env: o.env})
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{options: o, world: w, report: report.Report{Rounds: o.rounds, Each: o.each}}
+	if b.db, err = w.Database(ctx, "bench"); err == nil {
+		b.report.Facts, err = w.Facts(ctx, b.db)
+	}
+	if err == nil {
+		b.gateway, err = w.Gateway(ctx, "gateway", b.db)
+	}
+	if err != nil {
+		_ = w.Close() // what went wrong before is what matters
+		return nil, err
+	}
+	return b, nil
+}
+
+// segment is one thing that is measured once a round.
+type segment struct {
+	name    string
+	measure func(context.Context, *report.Sample) error
+}
+
+// inTurn measures the segments round after round, forwards and backwards by turns, so that whatever the
+// machine goes through meets all alike.
+func (b *bench) inTurn(ctx context.Context, rounds int, segments ...segment) error {
+	for round := range rounds {
+		for i := range segments {
+			s := segments[i]
+			if round%2 == 1 {
+				s = segments[len(segments)-1-i]
+			}
+			sample := report.Sample{Round: round}
+			if err := b.db.Reset(ctx); err != nil {
+				return err
+			}
+			if err := s.measure(ctx, &sample); err != nil {
+				return fmt.Errorf("measure %s: %w", s.name, err)
+			}
+			b.report.Add(s.name, sample)
+			fmt.Fprintf(os.Stderr, "%-28s %s\n", s.name, sample)
+		}
+	}
+	return nil
+}
+
+// traffic is what a segment sends.
+func (b *bench) traffic(shape load.Shape, to ...*world.Process) load.Spec {
+	b.runs++
+	spec := load.Spec{
+		Path: world.Path, Secret: b.world.Secret, Application: world.Application, Tenants: b.world.Grants,
+		Shape: shape, Run: strconv.Itoa(b.runs), Connections: connections,
+		Warm: min(b.each, time.Second), Measure: b.each,
+	}
+	if shape == load.Deltas {
+		spec.Tenants = b.world.Accounts
+	}
+	for _, p := range to {
+		spec.Addresses = append(spec.Addresses, p.Address)
+	}
+	spec.Requests = int(30_000 * (spec.Warm + spec.Measure).Seconds())
+	return spec
+}
+
+// send runs a load on a server that keeps what it is sent, and sees that every 200 has its row.
+func (b *bench) send(ctx context.Context, spec load.Spec, to *world.Process, sample *report.Sample) error {
+	if err := b.watch(ctx, "load", spec, to, sample); err != nil {
+		return err
+	}
+	want := sample.Result.AllOK
+	if spec.Shape == load.Deltas {
+		want *= load.DeltasEach
+		sample.Deliveries, sample.Value = want, sample.Value*load.DeltasEach
+	}
+	if spec.Repeat {
+		want = spec.Requests
+	}
+	rows, claimed, err := b.db.Kept(ctx)
+	if err != nil {
+		return err
+	}
+	if rows != want || claimed != want {
+		return fmt.Errorf("%d deliveries were acknowledged and should be kept, and there are %d rows with %d keys", want, rows, claimed)
+	}
+	return nil
+}
+
+// watch runs a part of ours that measures, and what it costs the others.
+func (b *bench) watch(ctx context.Context, part string, spec any, server *world.Process, sample *report.Sample) error {
+	var cpu, postgres time.Duration
+	var wal int64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	result, err := b.world.Run(ctx, part, spec, func() {
+		wal, _ = b.db.WAL(ctx) // a figure beside the others; the next one fails if the server is gone
+		postgres = b.world.PostgresCPU()
+		if server != nil {
+			cpu = server.CPU()
+		}
+		go func() {
+			defer close(stopped)
+			b.followMemory(stop)
+		}()
+	})
+	if err != nil {
+		return err
+	}
+	close(stop)
+	<-stopped
+	sample.Result = result
+	sample.Value, sample.Deliveries = result.PerSecond(), result.AllOK
+	sample.PostgresCPU = b.world.PostgresCPU() - postgres
+	sample.ServerCPU = result.CPU
+	if server != nil {
+		sample.ServerCPU, sample.LoadCPU = server.CPU()-cpu, result.CPU
+	}
+	after, err := b.db.WAL(ctx)
+	sample.WAL = after - wal
+	if result.Broken > 0 || result.RanOut {
+		fmt.Fprintf(os.Stderr, "  %d without an answer, ran out of prepared requests: %v\n", result.Broken, result.RanOut)
+	}
+	return err
+}
+
+func (b *bench) followMemory(stop <-chan struct{}) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			b.peak = max(b.peak, b.gateway.Resident())
+		}
+	}
+}
+
+// profileTo leaves a CPU profile of the gateway under load.
+func (b *bench) profileTo(ctx context.Context) error {
+	if err := os.MkdirAll(b.profile, 0o755); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- b.fetch(ctx, "/debug/pprof/profile?seconds="+strconv.Itoa(max(int(b.each.Seconds()), 1)), "cpu.pprof")
+	}()
+	var sample report.Sample
+	if err := b.send(ctx, b.traffic(load.Usual, b.gateway), b.gateway, &sample); err != nil {
+		return err
+	}
+	if err := <-done; err != nil {
+		return err
+	}
+	return b.fetch(ctx, "/debug/pprof/allocs", "allocs.pprof")
+}
+
+func (b *bench) fetch(ctx context.Context, path, file string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.gateway.Admin+path, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	out, err := os.Create(filepath.Join(b.profile, file))
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, answer.Body); err != nil {
+		return err
+	}
+	return out.Close()
+}

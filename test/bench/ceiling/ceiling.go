@@ -1,0 +1,127 @@
+// Package ceiling measures the two halves of the gateway apart: its HTTP side with settling replaced by an
+// immediate answer, and its database side without HTTP. On one machine, where both must share the
+// processors, 1/(1/H + 1/D) is what the whole could reach if joining the halves cost nothing.
+package ceiling
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"webhook-gateway/configs"
+	"webhook-gateway/drops"
+	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
+	"webhook-gateway/providers/nylas"
+)
+
+// Spec says what a half works with.
+type Spec struct {
+	DatabaseURL string `json:"database_url"`
+	SecretsKey  string `json:"secrets_key"`
+	Listen      string `json:"listen"`
+}
+
+// half is what both halves have of the gateway.
+type half struct {
+	config    configs.Config // the defaults
+	vendors   []providers.Provider
+	pool      *pgxpool.Pool
+	directory *jobs.Directory
+	log       *slog.Logger
+	registry  *prometheus.Registry
+	ledger    *drops.Ledger
+}
+
+func newHalf(ctx context.Context, spec Spec, connections int32) (*half, error) {
+	config, err := configs.Load("", nil)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := jobs.NewKeys(spec.SecretsKey)
+	if err != nil {
+		return nil, err
+	}
+	poolConfig, err := pgxpool.ParseConfig(spec.DatabaseURL)
+	if err != nil {
+		return nil, err
+	}
+	poolConfig.MaxConns = connections
+	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
+	if err != nil {
+		return nil, err
+	}
+	vendors := []providers.Provider{nylas.New()}
+	h := &half{
+		config: config, vendors: vendors, pool: pool, registry: prometheus.NewRegistry(),
+		log:    slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+		ledger: drops.NewLedger([]string{vendors[0].Name()}),
+	}
+	h.directory = jobs.NewDirectory(pool, keys, h.log, h.registry)
+	go h.directory.Run(ctx)
+	if err := h.directory.Refresh(ctx, time.Now()); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// immediate answers that everything is kept, and keeps nothing. Like the inbox it answers from a goroutine
+// of its own.
+type immediate struct{ queue chan func() }
+
+func newImmediate() *immediate {
+	s := &immediate{queue: make(chan func(), 20_000)}
+	go func() {
+		for answer := range s.queue {
+			answer()
+		}
+	}()
+	return s
+}
+
+// Settle implements providers.Settler.
+func (s *immediate) Settle(work *providers.Work, done func([]providers.Ending)) error {
+	s.queue <- func() { done(make([]providers.Ending, len(work.Items))) }
+	return nil
+}
+
+// ServeImmediate receives until ctx ends, as the gateway does but for the settling.
+func ServeImmediate(ctx context.Context, spec Spec) error {
+	h, err := newHalf(ctx, spec, 4)
+	if err != nil {
+		return err
+	}
+	defer h.pool.Close()
+	gate := providers.NewGate(h.vendors, h.directory, newImmediate(), h.ledger, h.config.MaxInflatedBytes)
+	receiver := providers.NewReceiver(h.vendors, gate, providers.Limits{
+		Body: h.config.MaxBodyBytes, BodyBudget: h.config.BodyBudgetBytes, Read: h.config.ReadTimeout, Settle: h.config.SettleTimeout,
+	}, h.registry, h.log)
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	receiver.Mount(e)
+	l, err := net.Listen("tcp", spec.Listen)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler: e, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		WriteTimeout: h.config.ReadTimeout + h.config.SettleTimeout + 10*time.Second,
+	}
+	go func() {
+		<-ctx.Done()
+		_ = server.Close() // nothing that is under way is of interest any more
+	}()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

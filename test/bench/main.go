@@ -1,0 +1,148 @@
+// Command bench measures the gateway beside what it is to be compared with, in one run on one machine, and
+// writes what it found as a table for people and as JSON. It is started by make bench.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"webhook-gateway/test/bench/ceiling"
+	"webhook-gateway/test/bench/load"
+	"webhook-gateway/test/bench/straightforward"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run plays the part that the first argument names; without one it is the benchmark, which starts the parts.
+func run(ctx context.Context, args []string) error {
+	part := ""
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		part = args[0]
+	}
+	switch part {
+	case "":
+		return measure(ctx, args)
+	case "load":
+		return load.Serve(os.Stdin, os.Stdout)
+	case "settle":
+		spec, err := told[ceiling.SettleSpec]()
+		if err != nil {
+			return err
+		}
+		return ceiling.Settle(ctx, spec, os.Stdout)
+	case "immediate":
+		spec, err := told[ceiling.Spec]()
+		if err != nil {
+			return err
+		}
+		return ceiling.ServeImmediate(ctx, spec)
+	case "straightforward":
+		spec, err := told[straightforward.Spec]()
+		if err != nil {
+			return err
+		}
+		return straightforward.Serve(ctx, spec)
+	default:
+		return fmt.Errorf("there is no part %q", part)
+	}
+}
+
+func told[T any]() (spec T, err error) {
+	if err = json.NewDecoder(os.Stdin).Decode(&spec); err != nil {
+		err = fmt.Errorf("read what to do: %w", err)
+	}
+	return spec, err
+}
+
+// options are what a run is asked for.
+type options struct {
+	dir, out, gateway string
+	short, size       bool
+	only              string // a comma-separated list of groups; empty: all
+	rounds            int
+	each              time.Duration // measured in one go
+	profile           string
+	env, settings     list
+	limit             time.Duration
+}
+
+// list is a flag that may be given several times.
+type list []string
+
+func (l *list) String() string     { return strings.Join(*l, " ") }
+func (l *list) Set(v string) error { *l = append(*l, v); return nil }
+
+func parse(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's binary")
+	f.StringVar(&o.dir, "dir", ".bench", "folder for PostgreSQL's data, on a real disk; the data are removed at the end")
+	f.StringVar(&o.out, "out", "docs/benchmarks", "folder for the table and the raw figures")
+	f.BoolVar(&o.short, "short", false, "only see that everything runs; the figures mean nothing")
+	f.BoolVar(&o.size, "size", false, "measure with 1, 5 and 20 million keys instead (40 minutes, 20 GB)")
+	f.StringVar(&o.only, "only", "", "groups to measure, with commas between: throughput,latency,mail,two,shapes")
+	f.IntVar(&o.rounds, "rounds", 5, "how often each row is measured")
+	f.DurationVar(&o.each, "each", 4*time.Second, "how long each row is measured in a round")
+	f.StringVar(&o.profile, "profile", "", "folder to leave a CPU profile of the gateway in")
+	f.Var(&o.env, "env", "setting of the gateways as KEY=value, for trials; may be repeated")
+	f.Var(&o.settings, "pg", "setting of PostgreSQL as name=value, for trials; may be repeated")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 || o.short && o.size || o.rounds < 1 || o.each <= 0 {
+		return o, errors.New("the arguments make no sense together; see -help")
+	}
+	o.limit = 15 * time.Minute
+	switch {
+	case o.short:
+		o.rounds, o.each, o.limit = 1, 500*time.Millisecond, 3*time.Minute
+	case o.size:
+		o.limit = 90 * time.Minute
+	}
+	return o, nil
+}
+
+// measure is the benchmark. It ends by itself, with whatever it has started.
+func measure(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.limit, fmt.Errorf("stopped after %v", o.limit))
+	defer cancel()
+	b, err := newBench(ctx, o)
+	if err != nil {
+		return err
+	}
+	if o.size {
+		err = b.sizes(ctx)
+	} else {
+		err = b.rows(ctx)
+	}
+	if closed := b.world.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return b.write()
+}

@@ -1,0 +1,144 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Markdown is the table for people.
+func (r *Report) Markdown() string {
+	var b strings.Builder
+	b.WriteString("# Benchmark\n\n")
+	r.conditions(&b)
+	fmt.Fprintf(&b, "Every row is measured %d times for %v (the slow ones three times), in turn, forwards and backwards; tables are\n"+
+		"emptied and a checkpoint is written before each. Figures are medians, with the least and the most behind them. A\n"+
+		"ratio is the median of the ratios of each round. Every 200 was checked to have its row and its key.\n\n", r.Rounds, r.Each)
+	b.WriteString("| figure | measured | beside | ratio | target |\n| --- | --- | --- | --- | --- |\n")
+	for _, row := range r.table() {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", row[0], row[1], row[2], row[3], row[4])
+	}
+	b.WriteString("\nWhat one delivery costs, in microseconds of processor time and bytes of PostgreSQL's log:\n\n" +
+		"| row | a second | server | PostgreSQL | sender | log |\n| --- | --- | --- | --- | --- | --- |\n")
+	for _, name := range slices.Sorted(maps.Keys(r.Samples)) {
+		each := func(of func(Sample) float64) string {
+			if v := median(r.values(name, of)); v > 0 {
+				return fmt.Sprintf("%.0f", v)
+			}
+			return ""
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, spread(r.values(name, func(s Sample) float64 { return s.Value })),
+			each(func(s Sample) float64 { return s.each(s.ServerCPU) }), each(func(s Sample) float64 { return s.each(s.PostgresCPU) }),
+			each(func(s Sample) float64 { return s.each(s.LoadCPU) }),
+			each(func(s Sample) float64 { return float64(s.WAL) / float64(max(s.Deliveries, 1)) }))
+	}
+	return b.String()
+}
+
+func (r *Report) conditions(b *strings.Builder) {
+	f := r.Facts
+	fmt.Fprintf(b, "%s. %s, %d cores, %s; Linux %s; %s, PostgreSQL %s on %s (8 KiB written and flushed in %v).\n",
+		f.When, f.Processor, f.Cores, f.Memory, f.Kernel, f.Go, f.PostgreSQL, f.FileSystem, f.Flush)
+	fmt.Fprintf(b, "Load average before: %s. The sender, the gateway and PostgreSQL share the cores.\n\nPostgreSQL:", f.Load)
+	for i, name := range slices.Sorted(maps.Keys(f.Settings)) {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(b, " %s=%s", name, f.Settings[name])
+	}
+	b.WriteString(".\n")
+	if len(f.Env) > 0 {
+		fmt.Fprintf(b, "Gateway: %s.\n", strings.Join(f.Env, " "))
+	}
+	b.WriteString("\n")
+}
+
+// table is the rows that have a target, and those beside them.
+func (r *Report) table() [][5]string {
+	var rows [][5]string
+	compare := func(figure, name, beside, target string) {
+		if len(r.Samples[name]) == 0 || len(r.Samples[beside]) == 0 {
+			return
+		}
+		value := func(s Sample) float64 { return s.Value }
+		rows = append(rows, [5]string{
+			figure, spread(r.values(name, value)), spread(r.values(beside, value)), "**" + ratio(r.ratios(name, beside)) + "**", target,
+		})
+	}
+	compare(fmt.Sprintf("accepted deliveries/s, 256 connections, beside pgbench with its best %d clients", r.Clients), "fresh", "pgbench", "≥ 2.5, aim 3")
+	compare(fmt.Sprintf("the same beside pgbench, pipelined, with its best %d clients", r.PipelinedClients), "fresh", "pgbench pipelined", "")
+	compare("the same beside a straightforward handler", "fresh", "straightforward", "≥ 3")
+	if shares := r.shares(); len(shares) > 0 {
+		rows = append(rows, [5]string{
+			"share of the ceiling 1/(1/H + 1/D)", spread(r.values("fresh", func(s Sample) float64 { return s.Value })),
+			fmt.Sprintf("H %.0f, D %.0f", r.Median("http alone"), r.Median("settling alone")), "**" + ratio(shares) + "**", "≥ 0.85",
+		})
+	}
+	rows = append(rows, r.latencyRow("ACK at a steady 1,000/s, p50 / p99", "steady 1000/s", "p99 ≤ 15 ms")...)
+	rows = append(rows, r.latencyRow("ACK at half of the maximum, p50 / p99", "half of the maximum", "p99 ≤ 40 ms")...)
+	compare("duplicates only, deliveries/s, beside fresh ones", "duplicates", "fresh", "≥ 1.3")
+	if of := r.Samples["mail"]; len(of) > 0 && len(r.Samples["mail by COPY"]) > 0 {
+		mega := func(s Sample) float64 { return s.Value / 1e6 }
+		rows = append(rows, [5]string{
+			"20 KB mail, MB/s of bodies, beside COPY", spreadOf(r.values("mail", mega), "%.1f"), spreadOf(r.values("mail by COPY", mega), "%.1f"),
+			"**" + ratio(r.ratios("mail", "mail by COPY")) + "**", "≥ 0.3",
+		})
+	}
+	if r.LoadedMemory > 0 {
+		rows = append(rows, [5]string{
+			"resident memory, idle / most under load, MiB",
+			fmt.Sprintf("%.0f / %.0f", float64(r.IdleMemory)/(1<<20), float64(r.LoadedMemory)/(1<<20)), "", "", "≤ 40 / ≤ 150",
+		})
+	}
+	compare("two gateways on one database, beside one", "two gateways", "one gateway", "no loss")
+	for _, name := range []string{"1 MB", "gzip", "100 deltas"} {
+		if len(r.Samples[name]) > 0 {
+			rows = append(rows, [5]string{name + ", deliveries/s", spread(r.values(name, func(s Sample) float64 { return s.Value })), "", "", ""})
+		}
+	}
+	return rows
+}
+
+// shares are those of the ceiling, round by round.
+func (r *Report) shares() []float64 {
+	var list []float64
+	for _, a := range r.Samples["fresh"] {
+		for _, h := range r.Samples["http alone"] {
+			for _, d := range r.Samples["settling alone"] {
+				if a.Round == h.Round && a.Round == d.Round && h.Value > 0 && d.Value > 0 {
+					list = append(list, a.Value*(1/h.Value+1/d.Value))
+				}
+			}
+		}
+	}
+	return list
+}
+
+func (r *Report) latencyRow(figure, name, target string) [][5]string {
+	of := r.Samples[name]
+	if len(of) == 0 {
+		return nil
+	}
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	p50 := r.values(name, func(s Sample) float64 { return ms(s.Result.P50) })
+	p99 := r.values(name, func(s Sample) float64 { return ms(s.Result.P99) })
+	return [][5]string{{figure, spreadOf(p50, "%.1f") + " / **" + spreadOf(p99, "%.1f") + "** ms", fmt.Sprintf("%.0f/s", r.Median(name)), "", target}}
+}
+
+func spread(list []float64) string { return spreadOf(list, "%.0f") }
+
+func spreadOf(list []float64, form string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(form+" ("+form+"–"+form+")", median(list), slices.Min(list), slices.Max(list))
+}
+
+func ratio(list []float64) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", median(list), slices.Min(list), slices.Max(list))
+}

@@ -1,0 +1,103 @@
+// Package report turns samples into the table that people read and the JSON that programs do.
+package report
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"webhook-gateway/test/bench/load"
+	"webhook-gateway/test/bench/world"
+)
+
+// Report is one run.
+type Report struct {
+	Facts            world.Facts         `json:"facts"`
+	Rounds           int                 `json:"rounds"`
+	Each             time.Duration       `json:"each"`
+	Clients          int                 `json:"pgbench_clients"`
+	PipelinedClients int                 `json:"pgbench_pipelined_clients"`
+	IdleMemory       int64               `json:"idle_memory"`
+	LoadedMemory     int64               `json:"loaded_memory"`
+	Sizes            []Size              `json:"sizes,omitempty"`
+	Samples          map[string][]Sample `json:"samples"`
+}
+
+// Sample is one measurement.
+type Sample struct {
+	Round       int           `json:"round"`
+	Value       float64       `json:"value"`        // a second
+	Deliveries  int           `json:"deliveries"`   // of the whole run, warming up included, as are those below
+	ServerCPU   time.Duration `json:"server_cpu"`   // of what is measured
+	PostgresCPU time.Duration `json:"postgres_cpu"` // of the server's processes
+	LoadCPU     time.Duration `json:"load_cpu"`     // of the sender
+	WAL         int64         `json:"wal"`          // bytes
+	Result      *load.Result  `json:"result,omitempty"`
+}
+
+// String is for whoever waits.
+func (s Sample) String() string {
+	text := fmt.Sprintf("%10.0f/s", s.Value)
+	if s.Deliveries > 0 {
+		text += fmt.Sprintf("  CPU µs each: server %3.0f, PostgreSQL %3.0f, load %3.0f  WAL %5.0f B each",
+			s.each(s.ServerCPU), s.each(s.PostgresCPU), s.each(s.LoadCPU), float64(s.WAL)/float64(s.Deliveries))
+	}
+	if s.Result != nil {
+		text += fmt.Sprintf("  p50 %v p99 %v max %v", s.Result.P50, s.Result.P99, s.Result.Max)
+		if len(s.Result.Refused) > 0 {
+			text += fmt.Sprintf("  refused %v", s.Result.Refused)
+		}
+	}
+	return text
+}
+
+// each is the CPU time of one delivery, in microseconds.
+func (s Sample) each(cpu time.Duration) float64 {
+	if s.Deliveries == 0 {
+		return 0
+	}
+	return float64(cpu.Microseconds()) / float64(s.Deliveries)
+}
+
+// Add notes a measurement.
+func (r *Report) Add(name string, s Sample) {
+	if r.Samples == nil {
+		r.Samples = make(map[string][]Sample)
+	}
+	r.Samples[name] = append(r.Samples[name], s)
+}
+
+// Median is the middle value of what was measured under the name; 0 without any.
+func (r *Report) Median(name string) float64 {
+	return median(r.values(name, func(s Sample) float64 { return s.Value }))
+}
+
+func (r *Report) values(name string, of func(Sample) float64) []float64 {
+	var list []float64
+	for _, s := range r.Samples[name] {
+		list = append(list, of(s))
+	}
+	return list
+}
+
+// ratios are those of two names, round by round.
+func (r *Report) ratios(name, beside string) []float64 {
+	var list []float64
+	for _, a := range r.Samples[name] {
+		for _, b := range r.Samples[beside] {
+			if a.Round == b.Round && b.Value > 0 {
+				list = append(list, a.Value/b.Value)
+			}
+		}
+	}
+	return list
+}
+
+func median(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}

@@ -1,0 +1,184 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Facts are what a figure's reader must know of where it was measured.
+type Facts struct {
+	When       string            `json:"when"`
+	Processor  string            `json:"processor"`
+	Cores      int               `json:"cores"`
+	Memory     string            `json:"memory"`
+	Kernel     string            `json:"kernel"`
+	FileSystem string            `json:"file_system"` // of PostgreSQL's data
+	Flush      time.Duration     `json:"flush"`       // median of writing 8 KiB and flushing them there
+	Load       string            `json:"load"`        // the machine's load average before the run
+	Go         string            `json:"go"`
+	PostgreSQL string            `json:"postgresql"`
+	Settings   map[string]string `json:"settings"`
+	Env        []string          `json:"env"` // of the gateway, beside its defaults
+}
+
+// Facts looks at the machine and the server.
+func (w *World) Facts(ctx context.Context, d *Database) (Facts, error) {
+	set, err := d.Settings(ctx)
+	if err != nil {
+		return Facts{}, err
+	}
+	flush, err := flushTime(w.DataDir())
+	if err != nil {
+		return Facts{}, err
+	}
+	return Facts{
+		When:       time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		Processor:  valueIn("/proc/cpuinfo", "model name"),
+		Cores:      runtime.NumCPU(),
+		Memory:     valueIn("/proc/meminfo", "MemTotal"),
+		Kernel:     firstLine("/proc/sys/kernel/osrelease"),
+		FileSystem: FileSystem(w.DataDir()),
+		Flush:      flush,
+		Load:       firstLine("/proc/loadavg"),
+		Go:         runtime.Version(),
+		PostgreSQL: w.Version(),
+		Settings:   set,
+		Env:        w.Env,
+	}, nil
+}
+
+// flushTime is what a commit waits for at the least.
+func flushTime(dir string) (time.Duration, error) {
+	f, err := os.CreateTemp(dir, "flush")
+	if err != nil {
+		return 0, fmt.Errorf("time the disk: %w", err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	page := make([]byte, 8<<10)
+	var took []time.Duration
+	for range 200 {
+		began := time.Now()
+		if _, err = f.WriteAt(page, 0); err == nil {
+			err = f.Sync()
+		}
+		if err != nil {
+			return 0, fmt.Errorf("time the disk: %w", err)
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2].Round(time.Microsecond), nil
+}
+
+// FileSystem is the kind of file system that a folder is on; empty where that is not known.
+func FileSystem(dir string) string {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return ""
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return ""
+	}
+	kind, longest := "", 0
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		if len(f) < 3 || len(f[1]) < longest {
+			continue
+		}
+		if rest, under := strings.CutPrefix(dir, f[1]); under && (f[1] == "/" || rest == "" || rest[0] == '/') {
+			kind, longest = f[2], len(f[1])
+		}
+	}
+	return kind
+}
+
+func valueIn(file, name string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func firstLine(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return line
+}
+
+// ticksPerSecond is the unit of /proc's times: 100 on every Linux that Go runs on.
+const ticksPerSecond = 100
+
+// CPU is what the process has used so far.
+func (p *Process) CPU() time.Duration { return cpuOf(p.cmd.Process.Pid) }
+
+// Resident is the process's resident memory, in bytes.
+func (p *Process) Resident() int64 {
+	text := valueIn("/proc/"+strconv.Itoa(p.cmd.Process.Pid)+"/status", "VmRSS")
+	kib, err := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kib << 10
+}
+
+func cpuOf(pid int) time.Duration {
+	fields := statOf(pid)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * time.Second / ticksPerSecond
+}
+
+// statOf are the fields of a process's stat from the third on: the second, its name, may have blanks.
+func statOf(pid int) []string {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+}
+
+// PostgresCPU is what the server's processes that live have used so far.
+func (w *World) PostgresCPU() time.Duration {
+	text, err := os.ReadFile(filepath.Join(w.DataDir(), "data", "postmaster.pid"))
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	postmaster, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		return 0
+	}
+	sum := cpuOf(postmaster)
+	entries, _ := os.ReadDir("/proc") // without it there is no figure
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if f := statOf(pid); len(f) > 1 && f[1] == strconv.Itoa(postmaster) {
+			sum += cpuOf(pid)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,220 @@
+package world
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"webhook-gateway/test/bench/load"
+	"webhook-gateway/test/bench/straightforward"
+)
+
+// Process is a program that runs beside us.
+type Process struct {
+	Address string // where it receives
+	Admin   string // a gateway's admin listener
+	cmd     *exec.Cmd
+	out     io.Reader
+	done    chan struct{} // closed when it has ended and was waited for
+	err     error
+}
+
+// start runs a program that is killed when we end. What it writes to its standard error goes to a file.
+func (w *World) start(ctx context.Context, name string, cmd *exec.Cmd) (*Process, error) {
+	log, err := os.Create(filepath.Join(w.Dir, name+".log"))
+	if err != nil {
+		return nil, fmt.Errorf("make the log of %s: %w", name, err)
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	dieWithParent(cmd)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{cmd: cmd, out: out, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		// The kernel takes the thread that forked for the parent: it must live as long as the child.
+		runtime.LockOSThread()
+		defer close(p.done)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_, p.err = cmd.Process.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	w.procs = append(w.procs, p)
+	context.AfterFunc(ctx, p.Stop)
+	return p, nil
+}
+
+// Stop ends the process if it runs, and waits for it.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Signal(os.Interrupt) // the only error is that it has ended
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// Gateway starts the gateway that was built, with its defaults, on a database.
+func (w *World) Gateway(ctx context.Context, name string, d *Database) (*Process, error) {
+	addresses, err := freeAddresses(2)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(w.Options.Gateway, "serve")
+	cmd.Env = append([]string{
+		"DATABASE_URL=" + d.URL, "GATEWAY_SECRETS_KEY=" + w.SecretsKey,
+		"GATEWAY_STATE_DIR=" + filepath.Join(w.Dir, name+"-state"),
+		"GATEWAY_LISTEN=" + addresses[0], "GATEWAY_ADMIN_LISTEN=" + addresses[1], "GATEWAY_PPROF=true",
+	}, w.Env...)
+	return w.serve(ctx, name, cmd, addresses)
+}
+
+// Straightforward starts what the gateway is compared with.
+func (w *World) Straightforward(ctx context.Context, d *Database, connections int) (*Process, error) {
+	addresses, err := freeAddresses(1)
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := role("straightforward", straightforward.Spec{
+		DatabaseURL: d.URL, Listen: addresses[0], Connections: int32(connections), Secret: w.Secret, Tenants: d.Tenants,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w.serve(ctx, "straightforward", cmd, addresses)
+}
+
+// serve starts a program that receives, and waits until it does.
+func (w *World) serve(ctx context.Context, name string, cmd *exec.Cmd, addresses []string) (*Process, error) {
+	p, err := w.start(ctx, name, cmd)
+	if err != nil {
+		return nil, err
+	}
+	p.Address, p.Admin = addresses[0], addresses[len(addresses)-1]
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if conn, err := net.Dial("tcp", p.Address); err == nil {
+			return p, conn.Close()
+		}
+		select {
+		case <-p.done:
+			return nil, fmt.Errorf("%s has ended: %s", name, w.lastLine(name))
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *World) lastLine(name string) string {
+	text, err := os.ReadFile(filepath.Join(w.Dir, name+".log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
+}
+
+// role is this very program in another part, told the rest on its standard input.
+func role(name string, spec any) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, name)
+	cmd.Stdin = bytes.NewReader(text)
+	return cmd, nil
+}
+
+// Immediate starts the gateway's HTTP side alone.
+func (w *World) Immediate(ctx context.Context, spec any, address string) (*Process, error) {
+	cmd, err := role("immediate", spec)
+	if err != nil {
+		return nil, err
+	}
+	return w.serve(ctx, "immediate", cmd, []string{address})
+}
+
+// Run runs a part of this program that measures, load or settle. begun is called when it has prepared
+// itself and begins.
+func (w *World) Run(ctx context.Context, part string, spec any, begun func()) (*load.Result, error) {
+	cmd, err := role(part, spec)
+	if err != nil {
+		return nil, err
+	}
+	p, err := w.start(ctx, part, cmd)
+	if err != nil {
+		return nil, err
+	}
+	lines := bufio.NewReader(p.out)
+	if _, err := lines.ReadString('\n'); err != nil {
+		<-p.done
+		return nil, fmt.Errorf("%s has ended: %s", part, w.lastLine(part))
+	}
+	begun()
+	var result load.Result
+	err = json.NewDecoder(lines).Decode(&result)
+	<-p.done
+	w.forget(p)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s has ended: %s", part, w.lastLine(part)), context.Cause(ctx))
+	}
+	return &result, nil
+}
+
+func (w *World) forget(p *Process) {
+	for i := range w.procs {
+		if w.procs[i] == p {
+			w.procs = append(w.procs[:i], w.procs[i+1:]...)
+			return
+		}
+	}
+}
+
+// freeAddresses are on loopback, and were free a moment ago.
+func freeAddresses(n int) ([]string, error) {
+	var list []string
+	for range n {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // all at once, so that no two are one
+		list = append(list, l.Addr().String())
+	}
+	return list, nil
+}
+
+// FreeAddress is on loopback, and was free a moment ago.
+func FreeAddress() (string, error) {
+	list, err := freeAddresses(1)
+	if err != nil {
+		return "", err
+	}
+	return list[0], nil
+}

@@ -1,0 +1,202 @@
+// Package world is what a run of the benchmark happens in: a PostgreSQL of its own on a real disk, the
+// processes that are measured, and what they are measured with. It ends what it has started, and the kernel
+// does where it cannot (Linux).
+package world
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/inbox"
+	"webhook-gateway/jobs"
+	"webhook-gateway/migrations"
+	"webhook-gateway/test/bench/straightforward"
+)
+
+// Who sends, and for whom.
+const (
+	Source      = "bench"
+	Path        = "/webhooks/nylas/sources/" + Source
+	Application = "3f1d7c52-8f0b-4f27-9a51-5a3b1e0a11ce"
+	tenants     = 100 // of each API
+)
+
+// Options says how the world is made.
+type Options struct {
+	Dir      string            // for PostgreSQL's data and the logs; its data are removed at the end
+	Gateway  string            // the gateway's binary
+	Settings map[string]string // of PostgreSQL, beside the benchmark's own
+	Env      []string          // of the gateways, as KEY=value
+}
+
+// World is a PostgreSQL with one or more databases, and whatever runs on it.
+type World struct {
+	Options
+	Secret, SecretsKey string
+	Grants, Accounts   []string
+
+	server *devdb.Server
+	bin    devdb.Binaries
+	procs  []*Process
+}
+
+// settings are those that a server of this size would have. They are told in the report.
+func settings() map[string]string {
+	return map[string]string{
+		"max_connections": "200",
+		"shared_buffers":  "1GB",
+		// No checkpoint falls into a run, and none has to make the log's files: each run begins with one.
+		"max_wal_size": "4GB", "min_wal_size": "2GB", "checkpoint_timeout": "30min",
+	}
+}
+
+// New starts the server. Close ends it, and all that was started since.
+func New(ctx context.Context, o Options) (*World, error) {
+	w := &World{Options: o, Secret: uuid.NewString(), SecretsKey: base64.StdEncoding.EncodeToString([]byte(uuid.NewString()[:32]))}
+	for range tenants {
+		w.Grants, w.Accounts = append(w.Grants, uuid.NewString()), append(w.Accounts, uuid.NewString())
+	}
+	var err error
+	if w.bin, err = devdb.Find(ctx); err != nil {
+		return nil, err
+	}
+	all := settings()
+	for name, value := range o.Settings {
+		all[name] = value
+	}
+	w.server, err = devdb.Start(ctx, devdb.Options{Dir: filepath.Join(o.Dir, "postgres"), Fsync: true, Settings: all})
+	if err != nil {
+		return nil, err
+	}
+	if kind := FileSystem(w.server.Dir()); kind == "tmpfs" {
+		return nil, errors.Join(fmt.Errorf("use %s: it is in memory, where a commit costs nothing; name a folder on a disk", w.server.Dir()), w.Close())
+	}
+	return w, nil
+}
+
+// Close ends every process, stops the server and removes its data.
+func (w *World) Close() error {
+	for _, p := range w.procs {
+		p.Stop()
+	}
+	err := w.server.Stop()
+	return errors.Join(err, os.RemoveAll(w.server.Dir()))
+}
+
+// DataDir is where PostgreSQL's data lie.
+func (w *World) DataDir() string { return w.server.Dir() }
+
+// Version is PostgreSQL's.
+func (w *World) Version() string { return w.bin.Version }
+
+// Database is one migrated database with the source and its jobs in it.
+type Database struct {
+	URL     string
+	Pool    *pgxpool.Pool // a few connections, for looking
+	Tenants map[string]straightforward.Tenant
+	world   *World
+}
+
+// Database makes a database.
+func (w *World) Database(ctx context.Context, name string) (*Database, error) {
+	url, err := w.server.Create(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := migrations.Up(ctx, url); err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	d := &Database{URL: url, Pool: pool, Tenants: make(map[string]straightforward.Tenant), world: w}
+	if _, err := inbox.NewPartitions(pool).Ensure(ctx); err != nil {
+		return nil, err
+	}
+	return d, d.register(ctx)
+}
+
+func (d *Database) register(ctx context.Context) error {
+	w := d.world
+	keys, err := jobs.NewKeys(w.SecretsKey)
+	if err != nil {
+		return err
+	}
+	secret, err := jobs.NewSecret(w.Secret)
+	if err != nil {
+		return err
+	}
+	store := jobs.NewStore(d.Pool, keys)
+	_, err = store.AddSource(ctx, jobs.NewSource{
+		Provider: "nylas", Name: Source, Pins: []jobs.Identity{{Name: "application_id", Value: Application}}, Secret: secret,
+	})
+	if err != nil {
+		return err
+	}
+	for i := range tenants {
+		organization := uuid.New()
+		for _, pin := range []jobs.Identity{{Name: "grant_id", Value: w.Grants[i]}, {Name: "account_id", Value: w.Accounts[i]}} {
+			job, err := store.AddJob(ctx, jobs.NewJob{
+				Provider: "nylas", Organization: organization, Source: Source, Pins: []jobs.Identity{pin},
+			})
+			if err != nil {
+				return err
+			}
+			d.Tenants[pin.Value] = straightforward.Tenant{Job: job.ID, Organization: organization}
+		}
+	}
+	return nil
+}
+
+// Reset empties the tables and writes a checkpoint, so that every run begins alike.
+func (d *Database) Reset(ctx context.Context) error {
+	for _, sql := range []string{
+		`TRUNCATE agent.idempotency_keys, agent.webhook_deliveries, agent.webhook_drops`,
+		`CHECKPOINT`,
+	} {
+		if _, err := d.Pool.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("empty the tables: %w", err)
+		}
+	}
+	return nil
+}
+
+// Kept counts the rows of the inbox, and those among them whose key is claimed and completed.
+func (d *Database) Kept(ctx context.Context) (rows, claimed int, err error) {
+	err = d.Pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM agent.webhook_deliveries),
+		(SELECT count(*) FROM agent.idempotency_keys WHERE status = 'completed')`).Scan(&rows, &claimed)
+	return rows, claimed, err
+}
+
+// WAL returns how far the log has come, in bytes.
+func (d *Database) WAL(ctx context.Context) (int64, error) {
+	var bytes int64
+	err := d.Pool.QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint`).Scan(&bytes)
+	return bytes, err
+}
+
+// Settings lists the settings of PostgreSQL that bear on the figures, and all that are not its defaults.
+func (d *Database) Settings(ctx context.Context) (map[string]string, error) {
+	rows, err := d.Pool.Query(ctx, `SELECT name, current_setting(name) FROM pg_settings
+		WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_compression', 'default_toast_compression', 'wal_sync_method')
+		   OR source = 'command line' AND name IN ('max_connections', 'shared_buffers', 'max_wal_size', 'min_wal_size', 'checkpoint_timeout')`)
+	if err != nil {
+		return nil, err
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct{ Name, Value string }])
+	found := make(map[string]string, len(list))
+	for _, s := range list {
+		found[s.Name] = s.Value
+	}
+	return found, err
+}

@@ -58,6 +58,21 @@ func (p *Partitions) missing(ctx context.Context) ([]time.Time, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[time.Time])
 }
 
+// Until returns when the first day begins that has no partition, today or later, on the database's clock:
+// nothing can be stored from then on.
+func (p *Partitions) Until(ctx context.Context) (time.Time, error) {
+	const sql = `
+		SELECT min(day) AT TIME ZONE 'UTC'
+		  FROM generate_series(0, $1) AS ahead,
+		       LATERAL (SELECT date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') + make_interval(days => ahead)) AS d(day)
+		 WHERE ahead = $1 OR to_regclass('agent.webhook_deliveries_' || to_char(day, 'YYYYMMDD')) IS NULL`
+	var until time.Time
+	if err := p.pool.QueryRow(ctx, sql, daysAhead+1).Scan(&until); err != nil {
+		return until, fmt.Errorf("look how far the inbox days reach: %w", err)
+	}
+	return until, nil
+}
+
 // make creates one day and attaches it: unlike CREATE TABLE … PARTITION OF, an attach lets inserts go on.
 func (p *Partitions) make(ctx context.Context, day time.Time) (made bool, err error) {
 	err = pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {

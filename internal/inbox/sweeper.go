@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
@@ -49,8 +48,7 @@ type Sweeper struct {
 	drops      *drops.Store
 	partitions *Partitions
 	retention  Retention
-	removed    *prometheus.CounterVec
-	backlog    *prometheus.GaugeVec
+	metrics    *sweepMetrics
 	log        *slog.Logger
 }
 
@@ -61,28 +59,15 @@ func NewSweeper(pool *pgxpool.Pool, retention Retention, reg prometheus.Register
 	if err != nil {
 		return nil, err
 	}
-	f := promauto.With(reg)
-	s := &Sweeper{
+	return &Sweeper{
 		keys:       keys,
 		swept:      swept,
 		drops:      drops.NewStore(pool),
 		partitions: NewPartitions(pool),
 		retention:  retention,
-		removed: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "gateway_sweep_rows_total",
-			Help: "What retention has removed: rows, and for webhook_deliveries whole days.",
-		}, []string{"table"}),
-		backlog: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "gateway_sweep_backlog_rows",
-			Help: "What is past its retention and still there, as the last sweep found it: rows, and for webhook_deliveries whole days.",
-		}, []string{"table"}),
-		log: log,
-	}
-	for _, table := range []string{keysTable, dropsTable, inboxTable} {
-		s.removed.WithLabelValues(table)
-		s.backlog.WithLabelValues(table)
-	}
-	return s, nil
+		metrics:    newSweepMetrics(reg),
+		log:        log,
+	}, nil
 }
 
 // Run sweeps at once and then every interval, until ctx ends.
@@ -104,13 +89,18 @@ func (s *Sweeper) Run(ctx context.Context, interval time.Duration) {
 // Sweep goes through every table once. A table that cannot be swept does not keep the others from it.
 func (s *Sweeper) Sweep(ctx context.Context) ([]Swept, error) {
 	_, errDays := s.partitions.Ensure(ctx)
+	// How far the days reach matters most where they could not be made.
+	if until, err := s.partitions.Until(ctx); err != nil {
+		errDays = errors.Join(errDays, err)
+	} else {
+		s.metrics.until.Set(float64(until.Unix()))
+	}
 	keys, errKeys := s.sweepKeys(ctx)
 	kept, errDrops := s.sweepDrops(ctx)
 	days, errInbox := s.retireDays(ctx)
 	report := []Swept{keys, kept, days}
-	for _, t := range report {
-		s.removed.WithLabelValues(t.Table).Add(float64(t.Removed))
-		s.backlog.WithLabelValues(t.Table).Set(float64(t.Backlog))
+	for i, err := range []error{errKeys, errDrops, errInbox} {
+		s.metrics.swept(report[i], err)
 	}
 	return report, errors.Join(errDays, errKeys, errDrops, errInbox)
 }

@@ -102,6 +102,109 @@ func TestADayInUseIsLeftForTheNextSweep(t *testing.T) {
 	}
 }
 
+func TestASweepTellsHowFarTheDaysReach(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, defaults)
+	reg := prometheus.NewPedanticRegistry()
+	s := newSweeper(t, w.pool, reg)
+	today := w.count(`SELECT extract(epoch FROM date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC')::bigint`)
+	until := func() int { return int(gauge(t, reg, "gateway_inbox_partitioned_until_timestamp_seconds", "")) }
+	if got := until(); got != 0 {
+		t.Errorf("before any sweep the days end at %d, want 0", got)
+	}
+	sweep := func() {
+		t.Helper()
+		if _, err := s.Sweep(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep()
+	if got := until() - today; got != 8*86400 {
+		t.Errorf("the days end %d s after today began, want a week and today", got)
+	}
+	// A day that is missing ends them, whatever lies behind it. The lock of another gateway keeps this one
+	// from making it again.
+	tx, err := w.pool.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(context.Background(), `SELECT pg_advisory_xact_lock($1)`, 0x6a7765_01); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(`DO $$ BEGIN EXECUTE 'DROP TABLE agent.webhook_deliveries_' || to_char((now() AT TIME ZONE 'UTC') + interval '2 days', 'YYYYMMDD'); END $$`)
+	sweep()
+	if got := until() - today; got != 2*86400 {
+		t.Errorf("without the day after tomorrow the days end %d s after today began, want 2 days", got)
+	}
+	if err := tx.Rollback(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	sweep()
+	if got := until() - today; got != 8*86400 {
+		t.Errorf("once it is made again they end %d s after today began, want 8 days", got)
+	}
+}
+
+func TestASweepThatFailedClaimsNeitherSuccessNorAnEmptyTable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, defaults)
+	w.makeDay(9)
+	ctx := context.Background()
+	tx, err := w.pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, `SELECT count(*) FROM agent.webhook_deliveries`); err != nil {
+		t.Fatal(err)
+	}
+	reg := prometheus.NewPedanticRegistry()
+	s := newSweeper(t, w.pool, reg)
+	began := float64(time.Now().UnixMilli()) / 1000
+	if _, err := s.Sweep(ctx); err != nil {
+		t.Fatal(err)
+	}
+	const backlog, success = "gateway_sweep_backlog_rows", "gateway_sweep_last_success_timestamp_seconds"
+	first := gauge(t, reg, success, "webhook_deliveries")
+	if gauge(t, reg, backlog, "webhook_deliveries") != 1 || first < began {
+		t.Errorf("after a sweep beside a reader: backlog %v, success at %v; want 1, after %v",
+			gauge(t, reg, backlog, "webhook_deliveries"), first, began)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(`ALTER TABLE agent.webhook_deliveries RENAME TO elsewhere`)
+	if _, err := s.Sweep(ctx); err == nil {
+		t.Error("a sweep without its table had no error")
+	}
+	if got := gauge(t, reg, backlog, "webhook_deliveries"); got != 1 {
+		t.Errorf("the backlog is %v after a sweep that could not look, want 1 still", got)
+	}
+	if got := gauge(t, reg, success, "webhook_deliveries"); got != first {
+		t.Errorf("success at %v after a sweep that failed, want %v still", got, first)
+	}
+	if got := gauge(t, reg, success, "webhook_drops"); got < first {
+		t.Errorf("the drops were swept at %v, want after %v: they were not in the way", got, first)
+	}
+}
+
+// gauge reads one series; table is its only label, empty when it has none.
+func gauge(t *testing.T, reg *prometheus.Registry, name, table string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && (table == "" || m.GetLabel()[0].GetValue() == table) {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no series %s of %s", name, table)
+	return 0
+}
+
 func TestDaysAreMadeOnceByManyGateways(t *testing.T) {
 	t.Parallel()
 	pool := devdb.Pool(t)

@@ -37,8 +37,7 @@ const getManySQL = `
 
 // ClaimMany claims keys in any order, with repeats, as Claim would one after the other: the insert and the
 // look at the rows are one round trip, and what must be taken over is then claimed singly. Outcomes are in
-// the order given; only the first of repeated keys can be Claimed. A bad item is an error that names its
-// index, before anything is sent. After any other error the outcomes say how far it came: Unsettled
+// the order given. A bad item is an error that names its index, before anything is sent. After any other error the outcomes say how far it came: Unsettled
 // ones are not claimed, the others hold. At most one ClaimMany belongs into a transaction: two are
 // unsorted together and can deadlock.
 func (s *Service) ClaimMany(ctx context.Context, wanted []Wanted, lease time.Duration) ([]Outcome, error) {
@@ -60,10 +59,7 @@ func (s *Service) ClaimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 	}
 	claims := make([]*claiming, len(order))
 	for at, i := range order {
-		w := &wanted[i]
-		claims[at] = &claiming{s: s, ref: w.Ref, fingerprint: w.Content, terms: terms{
-			Identity: Mint(), Hash: w.Content.Current(), Lease: lease, Retention: w.Scope.retain(lease),
-		}}
+		claims[at] = s.claiming(Mint(), wanted[i].Ref, wanted[i].Content, lease)
 	}
 	started := time.Now()
 	records, err := s.claimRows(ctx, claims)
@@ -71,7 +67,7 @@ func (s *Service) ClaimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 		return outcomes, fmt.Errorf("claim %d keys: %w", len(order), err)
 	}
 	var failed []error
-	stands := make([]*record, len(wanted)) // what repeats are judged against, by the first item
+	stands := make([]*record, len(wanted)) // what the first of each key, and its repeats after it, came to
 	for at, i := range order {
 		o, err := claims[at].settle(ctx, records[at], started)
 		if err != nil {
@@ -81,10 +77,22 @@ func (s *Service) ClaimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 		outcomes[i] = o
 		stands[i] = claims[at].stands
 	}
-	for i := range wanted {
-		if of := first[i]; of != int32(i) && outcomes[of].Kind != Unsettled {
-			outcomes[i] = outcome(wanted[i].Ref, wanted[i].Content, stands[of])
+	for i, w := range wanted {
+		of := first[i]
+		if of == int32(i) || outcomes[of].Kind == Unsettled {
+			continue
 		}
+		if outcomes[i] = outcome(w.Ref, w.Content, stands[of]); outcomes[i].Kind != Absent {
+			continue
+		}
+		// A dead claim that was a conflict for the first, and is not for this one.
+		c := s.claiming(Mint(), w.Ref, w.Content, lease)
+		if outcomes[i], err = c.run(ctx); err != nil {
+			outcomes[i] = Outcome{Kind: Unsettled, ref: w.Ref}
+			failed = append(failed, fmt.Errorf("claim key: item %d: %w", i, err))
+			continue
+		}
+		stands[of] = c.stands
 	}
 	for i, o := range outcomes {
 		if o.Kind != Unsettled {

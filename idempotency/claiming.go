@@ -15,6 +15,12 @@ type claiming struct {
 	stands *record // the row that decided
 }
 
+func (s *Service) claiming(who Identity, r Ref, f Fingerprint, lease time.Duration) *claiming {
+	return &claiming{s: s, ref: r, fingerprint: f, terms: terms{
+		Identity: who, Hash: f.Current(), Lease: lease, Retention: r.Scope.retain(lease),
+	}}
+}
+
 // run tries until the key stands still.
 func (c *claiming) run(ctx context.Context) (Outcome, error) {
 	for range maxRounds {

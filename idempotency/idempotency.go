@@ -1,5 +1,3 @@
-// Package idempotency makes a repeated command have the effect of one. Every layer that makes an effect
-// claims a key for it first, in one PostgreSQL table, and ends the claim when it knows how the effect went.
 package idempotency
 
 import (

@@ -1,9 +1,19 @@
 package idempotency_test
 
 import (
+	"flag"
+	"os"
 	"testing"
 
 	"webhook-gateway/internal/devdb"
 )
 
-func TestMain(m *testing.M) { devdb.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(crashPoint) != "" {
+		crashWorker()
+	}
+	// The model's runs are against a real server: fewer of them, unless the command line says otherwise.
+	_ = flag.Set("rapid.checks", "40")
+	_ = flag.Set("rapid.nofailfile", "true")
+	devdb.Main(m)
+}

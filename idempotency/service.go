@@ -100,10 +100,7 @@ func (s *Service) ClaimAs(ctx context.Context, who Identity, r Ref, f Fingerprin
 		return Outcome{}, err
 	}
 	started := time.Now()
-	c := &claiming{s: s, ref: r, fingerprint: f, terms: terms{
-		Identity: who, Hash: f.Current(), Lease: lease, Retention: r.Scope.retain(lease),
-	}}
-	o, err := c.run(ctx)
+	o, err := s.claiming(who, r, f, lease).run(ctx)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("claim key: %w", err)
 	}

@@ -1,0 +1,458 @@
+package httpdoor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/idempotency"
+	"webhook-gateway/idempotency/httpdoor"
+	"webhook-gateway/internal/devdb"
+)
+
+const lease = 30 * time.Second
+
+// api is an operation behind a door, and how often it was executed.
+type api struct {
+	*testing.T
+	pool  *pgxpool.Pool
+	door  httpdoor.Door
+	calls atomic.Int32
+	// operation answers; by default 201 with a body that tells which call it was.
+	operation http.HandlerFunc
+}
+
+func newAPI(t *testing.T) *api {
+	t.Helper()
+	pool := devdb.Pool(t)
+	scope, err := idempotency.NewScope("http.orders.create")
+	if err != nil {
+		t.Fatal(err)
+	}
+	org := uuid.New()
+	a := &api{T: t, pool: pool}
+	a.operation = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "/orders/1")
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Add("Link", "</a>")
+		w.Header().Add("Link", "</b>")
+		w.Header().Set("Set-Cookie", "session=secret")
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"call": %d}`, a.calls.Load())
+	}
+	a.door = httpdoor.Door{
+		Keys: idempotency.NewService(pool, idempotency.Options{}), Scope: scope, Lease: lease, Help: "https://example.com/keys",
+		Authorize: func(w http.ResponseWriter, r *http.Request) (httpdoor.Caller, bool) {
+			user := r.Header.Get("Authorization")
+			if user == "revoked" {
+				w.WriteHeader(http.StatusForbidden)
+				return httpdoor.Caller{}, false
+			}
+			return httpdoor.Caller{Organization: org, Principal: idempotency.Principal{Subject: user}}, true
+		},
+	}
+	return a
+}
+
+// request is one call of the API; change may alter it.
+func request(key string, change ...func(*http.Request)) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/orders?a=1&b=2", strings.NewReader(`{"name":"paper"}`))
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	r.Header.Set("Authorization", "user:1")
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+func (a *api) send(r *http.Request) *httptest.ResponseRecorder {
+	a.Helper()
+	w := httptest.NewRecorder()
+	a.door.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.calls.Add(1)
+		a.operation(w, r)
+	})).ServeHTTP(w, r)
+	return w
+}
+
+// want sends and wants a status and how often the operation was executed so far.
+func (a *api) want(r *http.Request, status int, calls int32) *httptest.ResponseRecorder {
+	a.Helper()
+	w := a.send(r)
+	if w.Code != status || a.calls.Load() != calls {
+		a.Fatalf("answered %d after %d calls, want %d after %d: %.200s", w.Code, a.calls.Load(), status, calls, w.Body)
+	}
+	return w
+}
+
+func (a *api) answers(status int) {
+	a.operation = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+}
+
+func code(w *httptest.ResponseRecorder) string {
+	var p struct {
+		Status int
+		Code   string
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Header().Get("Content-Type") != "application/problem+json" || p.Status != w.Code {
+		return fmt.Sprintf("no problem document: %s %v", w.Body, err)
+	}
+	return p.Code
+}
+
+func TestARepeatGetsTheFirstAnswerMarkedAsReplayed(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	first := a.want(request("k"), 201, 1)
+	if first.Header().Get("Idempotent-Replayed") != "" || first.Header().Get("Set-Cookie") == "" {
+		t.Errorf("the first answer has %v", first.Header())
+	}
+	for range 2 {
+		again := a.want(request("k"), 201, 1)
+		if again.Body.String() != first.Body.String() {
+			t.Errorf("the body is %s, want %s", again.Body, first.Body)
+		}
+		want := first.Header().Clone()
+		want.Del("Set-Cookie")
+		want.Set("Idempotent-Replayed", "true")
+		if diff := cmp.Diff(want, again.Header()); diff != "" {
+			t.Errorf("headers (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestABodyOfAnyBytesIsReplayed(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	for i, body := range []string{"", "\x00\xff\xfe", "text\u2028", `{"a": "\u0000"}`, strings.Repeat("x", 40_000), strings.Repeat("\xff", 40_000)} {
+		a.operation = func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }
+		first := a.want(request(strconv.Itoa(i)), 200, int32(i+1))
+		again := a.want(request(strconv.Itoa(i)), 200, int32(i+1))
+		if first.Body.String() != body || again.Body.String() != body || again.Header().Get("Content-Type") != first.Header().Get("Content-Type") {
+			t.Errorf("body %d: %.20q then %.20q (%s)", i, first.Body, again.Body, again.Header().Get("Content-Type"))
+		}
+	}
+}
+
+// What became of the operation is known, even when its answer was too long for the row.
+func TestATooLongAnswerReachesTheClientAndItsStatusIsReplayed(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	for i, body := range []string{strings.Repeat("x", 200_000), strings.Repeat("\xff", 60_000), strings.Repeat("\x01", 60_000)} {
+		a.operation = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "/orders/1")
+			w.WriteHeader(http.StatusCreated)
+			for at := 0; at < len(body); at += 1000 {
+				_, _ = w.Write([]byte(body[at : at+1000]))
+			}
+		}
+		if w := a.want(request(strconv.Itoa(i)), 201, int32(i+1)); w.Body.String() != body {
+			t.Errorf("body %d: %d bytes reached the client, want %d", i, w.Body.Len(), len(body))
+		}
+		w := a.want(request(strconv.Itoa(i)), 201, int32(i+1))
+		if w.Body.Len() != 0 || w.Header().Get("Idempotent-Body") != "omitted" || w.Header().Get("Location") != "/orders/1" || w.Header().Get("Content-Type") != "" {
+			t.Errorf("body %d is replayed as %d bytes with %v", i, w.Body.Len(), w.Header())
+		}
+	}
+}
+
+func TestEveryFormOfAHeaderIsOneKeyOrRefused(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		lines []string
+		want  string // empty: refused
+	}{
+		{[]string{"abc"}, "abc"},
+		{[]string{`"abc"`}, "abc"},
+		{[]string{` "abc"	`}, "abc"},
+		{[]string{`"a\"b\\"`}, `a"b\`},
+		{[]string{"8e03978e-40d5-43dd-bc93-6894a57f9324"}, "8e03978e-40d5-43dd-bc93-6894a57f9324"},
+		{[]string{"a, b"}, "a, b"},
+		{[]string{strings.Repeat("x", 255)}, strings.Repeat("x", 255)},
+		{nil, ""},
+		{[]string{""}, ""},
+		{[]string{`""`}, ""},
+		{[]string{`"abc`}, ""},
+		{[]string{`"abc"x`}, ""},
+		{[]string{`"a\b"`}, ""},
+		{[]string{`"abc\`}, ""},
+		{[]string{"abc", "abc"}, ""},
+		{[]string{"a\x00b"}, ""},
+		{[]string{"é"}, ""},
+		{[]string{strings.Repeat("x", 256)}, ""},
+	} {
+		if got, err := httpdoor.ParseKey(tc.lines); got != tc.want || (err == nil) != (tc.want != "") {
+			t.Errorf("%.40q: %.40q, %v, want %.40q", tc.lines, got, err, tc.want)
+		}
+	}
+	a := newAPI(t)
+	a.want(request("abc"), 201, 1)
+	a.want(request(`"abc"`), 201, 1)
+	w := a.want(request("abc", func(r *http.Request) { r.Header.Add("Idempotency-Key", "abc") }), 400, 1)
+	if code(w) != "BAD_KEY" || w.Header().Get("Link") != `<https://example.com/keys>; rel="help"` {
+		t.Errorf("%s with %v", code(w), w.Header())
+	}
+	a.want(request(strings.Repeat("x", 600)), 400, 1)
+}
+
+func TestNoKeyIsNoDeduplicationUnlessOneIsRequired(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.want(request(""), 201, 1)
+	a.want(request(""), 201, 2)
+	a.door.Required = true
+	if w := a.want(request(""), 400, 2); code(w) != "BAD_KEY" || w.Header().Get("Link") == "" {
+		t.Errorf("%s with %v", code(w), w.Header())
+	}
+	// What changes nothing needs no key.
+	a.want(request("", func(r *http.Request) { r.Method = http.MethodGet }), 201, 3)
+	a.want(request("k", func(r *http.Request) { r.Method = http.MethodGet }), 201, 4)
+	if n := a.rows(); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+func (a *api) rows() (n int) {
+	a.Helper()
+	if err := a.pool.QueryRow(context.Background(), `SELECT count(*) FROM agent.idempotency_keys`).Scan(&n); err != nil {
+		a.Fatal(err)
+	}
+	return n
+}
+
+func TestARepeatWhileTheFirstRunsIsToldWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	inside, leave, finished := make(chan struct{}), make(chan struct{}), make(chan int)
+	answer := a.operation
+	a.operation = func(w http.ResponseWriter, r *http.Request) {
+		close(inside)
+		<-leave
+		answer(w, r)
+	}
+	go func() { finished <- a.send(request("k")).Code }()
+	<-inside
+	for range 3 {
+		w := a.want(request("k"), 409, 1)
+		if after, err := strconv.Atoi(w.Header().Get("Retry-After")); code(w) != "IN_FLIGHT" || err != nil || after < 1 || after > 30 {
+			t.Errorf("%s, Retry-After %q", code(w), w.Header().Get("Retry-After"))
+		}
+	}
+	close(leave)
+	if status := <-finished; status != 201 {
+		t.Errorf("the first is answered %d", status)
+	}
+	a.want(request("k"), 201, 1)
+}
+
+func TestAnotherRequestUnderTheSameKeyIsAMismatch(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.want(request("k"), 201, 1)
+	for name, change := range map[string]func(*http.Request){
+		"body":   func(r *http.Request) { *r = *withBody(r, `{"name":"pens"}`) },
+		"query":  func(r *http.Request) { r.URL.RawQuery = "a=1" },
+		"path":   func(r *http.Request) { r.URL.Path = "/invoices" },
+		"method": func(r *http.Request) { r.Method = http.MethodPut },
+	} {
+		if w := a.want(request("k", change), 422, 1); code(w) != "KEY_MISMATCH" {
+			t.Errorf("%s: %s", name, code(w))
+		}
+	}
+	for name, change := range map[string]func(*http.Request){
+		"blanks":           func(r *http.Request) { *r = *withBody(r, `{ "name": "paper" }`) },
+		"order of a query": func(r *http.Request) { r.URL.RawQuery = "b=2&a=1" },
+		"other headers":    func(r *http.Request) { r.Header.Set("Traceparent", "00-1") },
+	} {
+		if w := a.send(request("k", change)); w.Code != 201 || a.calls.Load() != 1 {
+			t.Errorf("%s: %d", name, w.Code)
+		}
+	}
+}
+
+func withBody(r *http.Request, body string) *http.Request {
+	other := httptest.NewRequest(r.Method, r.URL.String(), strings.NewReader(body))
+	other.Header = r.Header
+	return other
+}
+
+func TestTwoCallersThatChooseOneKeyNeverMeet(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	for i, user := range []string{"user:1", "user:2", ""} {
+		as := func(r *http.Request) { r.Header.Set("Authorization", user) }
+		a.want(request("k", as), 201, int32(i+1))
+		a.want(request("k", as), 201, int32(i+1))
+	}
+}
+
+func TestAuthorizationComesBeforeAReplay(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.want(request("k"), 201, 1)
+	if w := a.want(request("k", func(r *http.Request) { r.Header.Set("Authorization", "revoked") }), 403, 1); w.Body.Len() != 0 {
+		t.Errorf("a revoked caller is given %s", w.Body)
+	}
+}
+
+func TestTheStatusDecidesWhetherAnAnswerIsKept(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	calls := int32(0)
+	for _, status := range []int{200, 204, 303, 400, 404, 410, 422} {
+		a.answers(status)
+		calls++
+		a.want(request(strconv.Itoa(status)), status, calls)
+		a.want(request(strconv.Itoa(status)), status, calls)
+	}
+	for _, status := range []int{401, 403, 408, 409, 425, 429, 500, 502, 503} {
+		a.answers(status)
+		a.want(request(strconv.Itoa(status)), status, calls+1)
+		a.want(request(strconv.Itoa(status)), status, calls+2)
+		calls += 2
+	}
+	// It is unknown whether the effect was made: nobody makes it again before the lease has passed.
+	a.answers(504)
+	a.want(request("504"), 504, calls+1)
+	a.want(request("504"), 409, calls+1)
+}
+
+func TestAClientThatHangsUpDoesNotUndoTheOperation(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	answer := a.operation
+	hangUp := func(r *http.Request) { // in the middle of the operation
+		ctx, cancel := context.WithCancel(r.Context())
+		*r = *r.WithContext(ctx)
+		a.operation = func(w http.ResponseWriter, r *http.Request) {
+			cancel()
+			answer(w, r)
+		}
+	}
+	a.send(request("done", hangUp))
+	a.want(request("done"), 201, 1)
+	answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }
+	a.send(request("unknown", hangUp))
+	a.want(request("unknown"), 409, 2)
+}
+
+func TestAPanicAbandonsTheClaim(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.operation = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		a.send(request("k"))
+	}()
+	a.want(request("k"), 409, 1)
+}
+
+func TestAnAnswerUnderAKeyIsNoStream(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.operation = func(w http.ResponseWriter, _ *http.Request) {
+		_, flusher := w.(http.Flusher)
+		_, hijacker := w.(http.Hijacker)
+		if err := http.NewResponseController(w).Flush(); flusher || hijacker || !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("flusher %v, hijacker %v, %v", flusher, hijacker, err)
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+	a.want(request("k"), 500, 1)
+	if n := a.rows(); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+func TestTheOperationsContextEndsBeforeItsLease(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.operation = func(w http.ResponseWriter, r *http.Request) {
+		if d, ok := r.Context().Deadline(); !ok || time.Until(d) > lease-2*time.Second {
+			t.Errorf("the context ends in %s", time.Until(d))
+		}
+		w.WriteHeader(200)
+	}
+	a.want(request("k"), 200, 1)
+}
+
+func TestABodyThatIsTooLongIsRefusedBeforeAnythingIsClaimed(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.door.MaxBody = 16
+	a.want(request("k"), 201, 1) // 16 bytes
+	a.want(request("l", func(r *http.Request) { *r = *withBody(r, `{"name": "paper"}`) }), 413, 1)
+	a.want(request("m", func(r *http.Request) { r.Body = brokenBody{r.Body} }), 400, 1)
+	if n := a.rows(); n != 1 {
+		t.Errorf("%d rows, want 1", n)
+	}
+}
+
+type brokenBody struct{ closer interface{ Close() error } }
+
+func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
+func (b brokenBody) Close() error           { return b.closer.Close() }
+
+func TestWithoutTheDatabaseNothingIsDone(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.pool.Close()
+	if w := a.want(request("k"), 503, 0); code(w) != "UNAVAILABLE" || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%s, Retry-After %q", code(w), w.Header().Get("Retry-After"))
+	}
+}
+
+func TestAKeyThatAnotherTransactionHoldsIsInFlight(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.want(request("k"), 201, 1)
+	tx, err := a.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if _, err := tx.Exec(t.Context(), `DELETE FROM agent.idempotency_keys`); err != nil {
+		t.Fatal(err)
+	}
+	if w := a.want(request("k"), 409, 1); code(w) != "IN_FLIGHT" || w.Header().Get("Retry-After") != "1" {
+		t.Errorf("%s, Retry-After %q", code(w), w.Header().Get("Retry-After"))
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w := a.want(request("k"), 201, 1); w.Header().Get("Idempotent-Replayed") == "" {
+		t.Error("the answer is not replayed")
+	}
+}
+
+func TestARecordThatIsNoAnswerIsToldAsLost(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t)
+	a.want(request("k"), 201, 1)
+	for _, text := range []string{`{"idempotency:unkept":{}}`, `{"status":0}`, `[]`} {
+		if _, err := a.pool.Exec(t.Context(), `UPDATE agent.idempotency_keys SET response = $1::text::json`, text); err != nil {
+			t.Fatal(err)
+		}
+		if w := a.want(request("k"), 410, 1); code(w) != "ANSWER_NOT_KEPT" {
+			t.Errorf("%s: %s", text, code(w))
+		}
+	}
+}

@@ -225,6 +225,7 @@ func endings(w *providers.Work) []providers.Ending {
 type door struct {
 	*directory
 	settler *settler
+	gate    *providers.Gate
 	reg     *prometheus.Registry
 	handler http.Handler
 	logged  *bytes.Buffer
@@ -248,8 +249,8 @@ func newDoor(t *testing.T, list ...providers.Provider) *door {
 	ledger := drops.NewLedger(names)
 	d.reg.MustRegister(ledger)
 	log := slog.New(slog.NewJSONHandler(d.logged, nil))
-	gate := providers.NewGate(list, d.directory, d.settler, ledger, 1<<20)
-	receiver := providers.NewReceiver(list, gate, providers.Limits{
+	d.gate = providers.NewGate(list, d.directory, d.settler, ledger, 1<<20)
+	receiver := providers.NewReceiver(list, d.gate, providers.Limits{
 		Body: 64 << 10, BodyBudget: 128 << 10, Read: time.Second, Settle: time.Second,
 	}, d.reg, log)
 	e := echo.New()

@@ -86,28 +86,45 @@ type Admission struct {
 	Endings []Ending
 }
 
-// Admit parses and resolves a request and hands it to the settler. It answers ErrOverloaded when the
+// Admit takes a request that the vendor has just sent to its endings. It answers ErrOverloaded when the
 // settler has no room; the deliveries are then counted as failed. The caller may stop waiting for the
 // endings at any time: they are counted when the settler knows them.
 func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Admission, error) {
-	a := &Admission{Items: g.resolveAll(ctx, req, g.read(req)), Ended: make(chan struct{})}
-	g.ledger.Receive(req.Provider, len(a.Items))
+	items := g.Read(ctx, req)
+	g.ledger.Receive(req.Provider, len(items))
+	return g.settle(req, items, deadline)
+}
 
-	work := &Work{Request: req, Items: a.Items, Deadline: deadline}
+// Recover takes up again deliveries whose vendor has its answer since long: all of what Read says of their
+// request now, or some of it. They are counted as recovered and not as received; the rest is as of Admit.
+func (g *Gate) Recover(req *Request, items []Item, deadline time.Time) (*Admission, error) {
+	g.ledger.Recover(req.Provider, len(items))
+	return g.settle(req, items, deadline)
+}
+
+// Read says where each delivery of a request belongs as things stand now. It counts and stores nothing.
+func (g *Gate) Read(ctx context.Context, req *Request) []Item {
+	return g.resolveAll(ctx, req, g.split(req))
+}
+
+// settle hands deliveries that were counted on their way to the settler, and counts their endings.
+func (g *Gate) settle(req *Request, items []Item, deadline time.Time) (*Admission, error) {
+	a := &Admission{Items: items, Ended: make(chan struct{})}
+	work := &Work{Request: req, Items: items, Deadline: deadline}
 	err := g.settler.Settle(work, func(endings []Ending) {
 		g.ledger.End(req.Provider, tally(endings))
 		a.Endings = endings
 		close(a.Ended)
 	})
 	if err != nil {
-		g.ledger.End(req.Provider, drops.Tally{Failed: len(a.Items)})
+		g.ledger.End(req.Provider, drops.Tally{Failed: len(items)})
 		return a, err
 	}
 	return a, nil
 }
 
-// read splits the request into its deliveries. What cannot be read is one malformed delivery.
-func (g *Gate) read(req *Request) []Item {
+// split takes the request apart into its deliveries. What cannot be read is one malformed delivery.
+func (g *Gate) split(req *Request) []Item {
 	body, err := inflate(req.ContentEncoding, req.Body, g.maxInflated)
 	var deliveries []Delivery
 	if err == nil {

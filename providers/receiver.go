@@ -202,9 +202,11 @@ func allowed(h http.Header, names []string) []Header {
 	return kept
 }
 
-// recoverPanic turns a panic into a 503, which every vendor repeats, instead of a cut connection.
+// recoverPanic turns a panic into a 503, which every vendor repeats, instead of a cut connection. It counts
+// as an answer like any other: the vendor counts it.
 func (r *Receiver) recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
+		arrived := time.Now()
 		defer func() {
 			p := recover()
 			if p == nil {
@@ -214,10 +216,23 @@ func (r *Receiver) recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 				panic(p)
 			}
 			r.log.Error("request panicked", "panic_type", panicType(p), "stack", stack())
+			if provider, ok := r.providerOf(c.Path()); ok && !c.Response().Committed {
+				r.metrics.answered(provider, outcomeFailed, http.StatusServiceUnavailable, time.Since(arrived))
+			}
 			err = echo.NewHTTPError(http.StatusServiceUnavailable)
 		}()
 		return next(c)
 	}
+}
+
+// providerOf returns whose a route is.
+func (r *Receiver) providerOf(route string) (name string, ok bool) {
+	for _, p := range r.providers {
+		if strings.HasPrefix(route, "/webhooks/"+p.Name()+"/") {
+			return p.Name(), true
+		}
+	}
+	return "", false
 }
 
 // dropsOf lists the reasons of a request's endings, for its log line.

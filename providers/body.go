@@ -43,7 +43,6 @@ func (b *budget) read(w http.ResponseWriter, req *http.Request, limit int64, wit
 	// A writer that cannot set a deadline is a test's recorder: its body is in memory already.
 	ctl := http.NewResponseController(w)
 	_ = ctl.SetReadDeadline(time.Now().Add(within))
-	defer func() { _ = ctl.SetReadDeadline(time.Time{}) }()
 
 	const first = 16 << 10
 	size := req.ContentLength
@@ -66,6 +65,9 @@ func (b *budget) read(w http.ResponseWriter, req *http.Request, limit int64, wit
 		case int64(len(body)) > limit:
 			return body, errTooLarge
 		case errors.Is(err, io.EOF):
+			// Only here. The server reads what is left of a body that is not wanted, before it answers:
+			// without the deadline a client that sends no more would hold the connection for ever.
+			_ = ctl.SetReadDeadline(time.Time{})
 			return body, nil
 		case err != nil:
 			return body, errSlow

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"webhook-gateway/configs"
+	"webhook-gateway/internal/devdb"
+	"webhook-gateway/providers/slack"
+)
+
+func TestPostgreSQLAwayAsksVendorsToComeAgainAndRecovers(t *testing.T) {
+	t.Parallel()
+	server := devdb.NewServer(t, devdb.Options{})
+	r := startGatewayOn(t, server.URL(devdb.Database), func(c *configs.Config) { c.SettleTimeout = 500 * time.Millisecond })
+	one, _ := slackTown(r)
+	path := jobPath("slack", one.ID)
+	r.ack(r.postSlack(path, slackSecret, slackEvent("T1", "Ev1", "hi")))
+
+	if err := server.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	started := time.Now()
+	got := r.postSlack(path, slackSecret, slackEvent("T1", "Ev2", "hi"))
+	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || got.body != "" {
+		t.Errorf("a good delivery: %d %q %v", got.status, got.body, got.header)
+	}
+	if took := time.Since(started); took > 2*time.Second {
+		t.Errorf("the vendor waited %s", took)
+	}
+	if got := r.postSlack(path, "stranger", slackEvent("T1", "Ev3", "hi")); got.status != http.StatusServiceUnavailable {
+		t.Errorf("a mismatch that cannot be confirmed: %d, want 503", got.status)
+	}
+
+	// Handshakes need no database.
+	verification := `{"token":"t","challenge":"c0ffee","type":"url_verification"}`
+	if got := r.postSlack(path, slackSecret, verification); got.status != 200 || got.body != "c0ffee" {
+		t.Errorf("url_verification: %d %q", got.status, got.body)
+	}
+	if got := r.post(path, []byte("ssl_check=1&token=t"), http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}); got.status != 200 || got.body != "" {
+		t.Errorf("ssl_check: %d %q", got.status, got.body)
+	}
+	res, err := r.client.Get(r.url + "/webhooks/nylas/sources/any?challenge=bc609b38-c81f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(res.Body)
+	res.Body.Close()
+	if res.StatusCode != 200 || string(text) != "bc609b38-c81f" || len(res.TransferEncoding) != 0 || res.ContentLength != int64(len(text)) {
+		t.Errorf("challenge: %d %q %v", res.StatusCode, text, res.TransferEncoding)
+	}
+
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		got := r.postSlack(path, slackSecret, slackEvent("T1", "Ev2", "hi"))
+		if got.status == http.StatusOK {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not recovered: %d", got.status)
+		}
+	}
+	r.pool.Reset()
+	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries WHERE delivery_key LIKE '%/Ev2'`)
+	r.conserved()
+}
+
+func TestAStalledBodyIsGivenUp(t *testing.T) {
+	t.Parallel()
+	r := startGateway(t, func(c *configs.Config) { c.ReadTimeout = 100 * time.Millisecond })
+	one, _ := slackTown(r)
+	body := []byte(slackEvent("T1", "Ev1", "hi"))
+	req := httptest.NewRequest(http.MethodPost, jobPath("slack", one.ID), nil)
+	for name, values := range slack.Sign(slackSecret, time.Now(), body) {
+		req.Header[name] = values
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", jobPath("slack", one.ID), len(body))
+	_ = req.Header.Write(conn)
+	fmt.Fprintf(conn, "\r\n%s", body[:20])
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusRequestTimeout {
+		t.Errorf("status %d, want 408", res.StatusCode)
+	}
+	if n := r.metric(`gateway_requests_rejected_total{provider="slack",reason="slow"}`); n != 1 {
+		t.Errorf("%v slow requests, want 1", n)
+	}
+}

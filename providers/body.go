@@ -33,17 +33,21 @@ func (b *budget) take(n int64) bool {
 
 func (b *budget) give(n int64) { b.left.Add(n) }
 
+// giveTime sets until when the rest of a request may arrive; zero: there is no rest. It is set before
+// anything is refused and lifted only once the body is whole: the server reads what is left of a body that
+// is not wanted before it answers, and would wait for ever for a client that sends no more.
+func giveTime(w http.ResponseWriter, until time.Time) {
+	// A writer that cannot set a deadline is a test's recorder: its body is in memory already.
+	_ = http.NewResponseController(w).SetReadDeadline(until)
+}
+
 // read reads a body of at most limit bytes. The budget is charged as the bytes arrive, so that a request
 // that promises much and sends little takes little. The caller gives the length of what is returned back
-// to the budget, also with an error.
-func (b *budget) read(w http.ResponseWriter, req *http.Request, limit int64, within time.Duration) ([]byte, error) {
+// to the budget, also with an error. The connection's read deadline bounds the time; see giveTime.
+func (b *budget) read(w http.ResponseWriter, req *http.Request, limit int64) ([]byte, error) {
 	if req.ContentLength > limit {
 		return nil, errTooLarge
 	}
-	// A writer that cannot set a deadline is a test's recorder: its body is in memory already.
-	ctl := http.NewResponseController(w)
-	_ = ctl.SetReadDeadline(time.Now().Add(within))
-
 	const first = 16 << 10
 	size := req.ContentLength
 	if size < 0 || size > first {
@@ -65,9 +69,7 @@ func (b *budget) read(w http.ResponseWriter, req *http.Request, limit int64, wit
 		case int64(len(body)) > limit:
 			return body, errTooLarge
 		case errors.Is(err, io.EOF):
-			// Only here. The server reads what is left of a body that is not wanted, before it answers:
-			// without the deadline a client that sends no more would hold the connection for ever.
-			_ = ctl.SetReadDeadline(time.Time{})
+			giveTime(w, time.Time{})
 			return body, nil
 		case err != nil:
 			return body, errSlow

@@ -85,6 +85,7 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 	x := &exchange{c: c, provider: p.Name(), arrived: time.Now(), target: target(c)}
 	req := c.Request()
 	contentType := req.Header.Get("Content-Type")
+	giveTime(c.Response(), x.arrived.Add(r.limits.Read))
 
 	proof, err := p.Prove(req.Header, x.arrived)
 	if err != nil {
@@ -93,7 +94,7 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 		}
 		return r.refuse(x, err)
 	}
-	body, err := r.bodies.read(c.Response(), req, r.limits.Body, r.limits.Read)
+	body, err := r.bodies.read(c.Response(), req, r.limits.Body)
 	x.bytes = len(body)
 	defer r.bodies.give(int64(len(body)))
 	if err != nil {
@@ -171,7 +172,7 @@ func (r *Receiver) probed(c echo.Context, p Provider) bool {
 	if !ok || !prober.MayProbe(contentType) || target(c) == (Target{}) {
 		return false
 	}
-	body, err := r.bodies.read(c.Response(), c.Request(), MaxProbe, r.limits.Read)
+	body, err := r.bodies.read(c.Response(), c.Request(), MaxProbe)
 	defer r.bodies.give(int64(len(body)))
 	return err == nil && prober.Probe(contentType, body)
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -79,27 +78,37 @@ func TestAStalledBodyIsGivenUp(t *testing.T) {
 	r := startGateway(t, func(c *configs.Config) { c.ReadTimeout = 100 * time.Millisecond })
 	one, _ := slackTown(r)
 	body := []byte(slackEvent("T1", "Ev1", "hi"))
-	req := httptest.NewRequest(http.MethodPost, jobPath("slack", one.ID), nil)
-	for name, values := range slack.Sign(slackSecret, time.Now(), body) {
-		req.Header[name] = values
-	}
-	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", jobPath("slack", one.ID), len(body))
-	_ = req.Header.Write(conn)
-	fmt.Fprintf(conn, "\r\n%s", body[:20])
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusRequestTimeout {
-		t.Errorf("status %d, want 408", res.StatusCode)
-	}
-	if n := r.metric(`gateway_requests_rejected_total{provider="slack",reason="slow"}`); n != 1 {
-		t.Errorf("%v slow requests, want 1", n)
+	for _, tt := range []struct {
+		name    string
+		headers http.Header
+		status  int
+		reason  string
+	}{
+		{"signed", slack.Sign(slackSecret, time.Now(), body), http.StatusRequestTimeout, "slow"},
+		{"unsigned", http.Header{}, http.StatusUnauthorized, "unsigned"},
+		{"a form that may be a probe", http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, http.StatusUnauthorized, "unsigned"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := r.metric(`gateway_requests_rejected_total{provider="slack",reason="` + tt.reason + `"}`)
+			conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", jobPath("slack", one.ID), len(body))
+			_ = tt.headers.Write(conn)
+			fmt.Fprintf(conn, "\r\n%s", body[:20])
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if res.StatusCode != tt.status {
+				t.Errorf("status %d, want %d", res.StatusCode, tt.status)
+			}
+			if n := r.metric(`gateway_requests_rejected_total{provider="slack",reason="` + tt.reason + `"}`); n != before+1 {
+				t.Errorf("%v more rejected as %s, want 1", n-before, tt.reason)
+			}
+		})
 	}
 }

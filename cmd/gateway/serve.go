@@ -73,6 +73,7 @@ func serve(ctx context.Context, cfg configs.Config, log *slog.Logger, ready func
 		return err
 	}
 
+	relaxCollector(cfg)
 	reg := prometheus.NewRegistry()
 	registerProcess(reg, pool)
 	g, err := newGateway(ctx, cfg, pool, keys, reg, log)
@@ -218,6 +219,7 @@ func (g *gateway) publicServer() *http.Server {
 	return &http.Server{
 		Handler:           e,
 		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       10*time.Second + g.cfg.ReadTimeout, // for what no route takes
 		WriteTimeout:      g.cfg.ReadTimeout + g.cfg.SettleTimeout + 10*time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,

@@ -46,12 +46,12 @@ func (*Provider) Prove(h http.Header, now time.Time) (providers.Proof, error) {
 	return proof{http.Header{signatureHeader: {signature}, timestampHeader: {timestamp}}}, nil
 }
 
-// fresh reports whether a timestamp of decimal digits is within the tolerance. It counts in whole seconds:
-// a time.Duration has no room for the centuries that a timestamp can be away.
+// fresh reports whether a timestamp of decimal digits is within the tolerance. It counts in seconds, of
+// which few enough digits are let in, because a time.Duration has room for three centuries only.
 func fresh(timestamp string, now time.Time) bool {
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
-	if err != nil {
-		return false // more digits than an int64 has is as far ahead as can be
+	if err != nil || len(timestamp) > 12 {
+		return false
 	}
 	age := now.Unix() - seconds
 	return -tolerance <= age && (age < tolerance || age == tolerance && now.Nanosecond() == 0)

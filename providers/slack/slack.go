@@ -54,15 +54,14 @@ func (p *Provider) parse(contentType string, body []byte) (providers.Delivery, e
 		return providers.Delivery{}, err
 	}
 	// Slack is not known to repeat a form, so its content is its bytes.
-	raw := func(canonical.Value) string { return canonical.Raw(body) }
 	payloads := form["payload"]
 	switch len(payloads) {
 	case 0:
 		d, err := command(form)
-		d.Hash = raw(canonical.Value{})
+		d.Hash = canonical.Raw(body)
 		return d, err
 	case 1:
-		return p.parseJSON([]byte(payloads[0]), raw)
+		return p.parseJSON([]byte(payloads[0]), func(canonical.Value) string { return canonical.Raw(body) })
 	default:
 		return providers.Delivery{}, fmt.Errorf("%w: payload is repeated", providers.ErrMalformed)
 	}

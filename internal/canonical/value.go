@@ -115,6 +115,14 @@ func (v Value) Elements() iter.Seq[Value] {
 	}
 }
 
+// First returns an array's first element; absent when it has none.
+func (v Value) First() Value {
+	if v.Kind() != Array || v.doc.nodes[v.at].after() == v.at+1 {
+		return Value{}
+	}
+	return Value{doc: v.doc, at: v.at + 1}
+}
+
 // named reports whether the name at node i is this one.
 func (d *Doc) named(i uint32, name string) bool {
 	n := d.nodes[i]

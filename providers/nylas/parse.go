@@ -111,5 +111,5 @@ func deltaID(kind, object string, date canonical.Value, account string) string {
 		h.Write([]byte{':'})
 		h.Write([]byte(part))
 	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+	return "delta:" + hex.EncodeToString(h.Sum(nil))
 }

@@ -194,7 +194,7 @@ func TestBatchOfV2(t *testing.T) {
 	t.Parallel()
 	body := ` {"deltas" : [ ` + delta1 + ` ,{"type":"account.stopped"}, null, 7,"x",[` + delta1 + `],{"type":7,"x":1,"x":2,"object_data":null}] }`
 	// Netstrings of the type, the object, the date and the account, hashed.
-	const id = "sha256:95d37b4254890f6d724c334323b4468db813d0e1011d8143ed812795042ff432"
+	const id = "delta:95d37b4254890f6d724c334323b4468db813d0e1011d8143ed812795042ff432"
 	want := []providers.Delivery{
 		{VendorID: id, Type: "message.created", Tenant: ids("account_id", "acc1")[0], Named: ids("account_id", "acc1"), OrderingKey: "acc1", Body: []byte(delta1)},
 		{Type: "account.stopped", Body: []byte(`{"type":"account.stopped"}`)},
@@ -232,7 +232,7 @@ func TestDeltaIDTellsDeltasApart(t *testing.T) {
 		{`"to"`, `"x"`, `1`, `"a"`}, {`"t"`, `"ox"`, `1`, `"a"`}, {`"t1:o"`, `"x"`, `1`, `"a"`}, {`"t"`, `"1:o"`, `1`, `"a"`}, {`"a"`, `"o"`, `1`, `"t"`},
 	} {
 		id := one(parts[0], parts[1], parts[2], parts[3])
-		if other, ok := seen[id]; ok || !strings.HasPrefix(id, "sha256:") || len(id) != 71 {
+		if other, ok := seen[id]; ok || !strings.HasPrefix(id, "delta:") || len(id) != 70 {
 			t.Errorf("%v has the id %s, as %s has", parts, id, other)
 		}
 		seen[id] = fmt.Sprint(parts)

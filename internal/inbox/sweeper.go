@@ -126,6 +126,10 @@ func (s *Sweeper) sweepDrops(ctx context.Context) (Swept, error) {
 			break
 		}
 	}
+	// People make these: one pass a sweep keeps up with them.
+	if _, err := s.drops.SweepRedrives(ctx, s.retention.Drops, passRows); err != nil {
+		return done, err
+	}
 	var err error
 	done.Backlog, err = s.drops.Backlog(ctx, s.retention.Drops)
 	if err == nil && done.Backlog >= passRows {

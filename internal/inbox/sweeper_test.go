@@ -39,6 +39,8 @@ func TestASweepRemovesWhatIsPastItsRetentionAndNothingElse(t *testing.T) {
 	w.exec(`UPDATE agent.idempotency_keys SET lease_expires_at = now() - interval '2 s', retain_until = now() - interval '1 s'
 	         WHERE right(key, 1) < '4'`)
 	w.exec(`UPDATE agent.webhook_drops SET stored_at = now() - interval '61 min' WHERE id IN (SELECT id FROM agent.webhook_drops LIMIT 3)`)
+	w.exec(`INSERT INTO agent.webhook_redrives (drop_id, redriven_at, redriven_by, why)
+	        SELECT gen_random_uuid(), now() - n * interval '61 min', 'sam', 'why' FROM generate_series(0, 1) AS n`)
 	w.makeDay(2) // ended less than 48 h ago
 	w.makeDay(3)
 	w.makeDay(9)
@@ -54,6 +56,9 @@ func TestASweepRemovesWhatIsPastItsRetentionAndNothingElse(t *testing.T) {
 		t.Error(diff)
 	}
 	w.wantRows(10, 6, 7)
+	if n := w.count(`SELECT count(*) FROM agent.webhook_redrives`); n != 1 {
+		t.Errorf("%d redrives are left, want the newer one", n)
+	}
 	if n := w.days(); n != 10 { // yesterday, today, a week ahead, and the one kept
 		t.Errorf("%d days are left, want 10", n)
 	}

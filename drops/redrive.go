@@ -1,0 +1,127 @@
+package drops
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// The lengths, in bytes, of what is told of a redrive.
+const (
+	MaxBy  = 200
+	MaxWhy = 1000
+)
+
+// Redrive is one time that a kept drop was driven again: a row of agent.webhook_redrives.
+type Redrive struct {
+	Drop    uuid.UUID
+	At      time.Time // when it was begun, on the database's clock
+	By      string
+	Why     string
+	Outcome Outcome
+	Detail  string
+	// Delivery is the row of the inbox that the drop became. Zero: none, or several.
+	Delivery uuid.UUID
+}
+
+// Outcome is what came of a redrive: Accepted, Failed, or the Reason for which the delivery was dropped
+// again. Empty: it was begun and nobody wrote down how it ended.
+type Outcome string
+
+// The outcomes that are no Reason.
+const (
+	Accepted Outcome = "accepted"
+	Failed   Outcome = "failed"
+)
+
+// Settled reports whether nothing is left to drive again: the delivery is in the inbox.
+func (o Outcome) Settled() bool { return o == Accepted || o == Outcome(Duplicate) }
+
+// BeginRedrives writes down who begins to drive the drops again, and why, before anything is done. It
+// returns the instant that names this attempt to EndRedrives. A drop that is gone meanwhile is left out.
+func (s *Store) BeginRedrives(ctx context.Context, ids []uuid.UUID, by, why string) (time.Time, error) {
+	const sql = `
+WITH now AS MATERIALIZED (SELECT clock_timestamp() AS at),
+begun AS (
+  INSERT INTO agent.webhook_redrives (drop_id, redriven_at, redriven_by, why)
+  SELECT d.id, now.at, $2, $3 FROM now, agent.webhook_drops d WHERE d.id = ANY ($1)
+)
+SELECT at FROM now`
+	var at time.Time
+	if err := s.pool.QueryRow(ctx, sql, ids, by, why).Scan(&at); err != nil {
+		return at, fmt.Errorf("write down %d redrives: %w", len(ids), err)
+	}
+	return at, nil
+}
+
+// EndRedrives writes down what came of the attempt that was begun at that instant. Of each Redrive it reads
+// the drop, the outcome, the detail and the delivery.
+func (s *Store) EndRedrives(ctx context.Context, at time.Time, ended []Redrive) error {
+	const sql = `
+UPDATE agent.webhook_redrives r
+   SET outcome = e.outcome, detail = e.detail, delivery_id = nullif(e.delivery_id, $6)
+  FROM unnest($2::uuid[], $3::text[], $4::text[], $5::uuid[]) AS e(drop_id, outcome, detail, delivery_id)
+ WHERE r.drop_id = e.drop_id AND r.redriven_at = $1`
+	n := len(ended)
+	drops, deliveries := make([]uuid.UUID, n), make([]uuid.UUID, n)
+	outcomes, details := make([]string, n), make([]string, n)
+	for i, r := range ended {
+		drops[i], outcomes[i], details[i], deliveries[i] = r.Drop, string(r.Outcome), cut(r.Detail, maxDetail), r.Delivery
+	}
+	if _, err := s.pool.Exec(ctx, sql, at, drops, outcomes, details, deliveries, uuid.Nil); err != nil {
+		return fmt.Errorf("write down how %d redrives ended: %w", n, err)
+	}
+	return nil
+}
+
+// Redrives returns every time that the drops were driven again, by drop, the oldest first.
+func (s *Store) Redrives(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID][]Redrive, error) {
+	const sql = `
+SELECT drop_id, redriven_at, redriven_by, why, coalesce(outcome, ''), detail, delivery_id
+  FROM agent.webhook_redrives
+ WHERE drop_id = ANY ($1)
+ ORDER BY drop_id, redriven_at`
+	rows, err := s.pool.Query(ctx, sql, ids)
+	if err != nil {
+		return nil, fmt.Errorf("list redrives: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Redrive, error) {
+		var r Redrive
+		var delivery *uuid.UUID
+		err := row.Scan(&r.Drop, &r.At, &r.By, &r.Why, &r.Outcome, &r.Detail, &delivery)
+		r.Delivery = value(delivery)
+		return r, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list redrives: %w", err)
+	}
+	byDrop := make(map[uuid.UUID][]Redrive)
+	for _, r := range list {
+		byDrop[r.Drop] = append(byDrop[r.Drop], r)
+	}
+	return byDrop, nil
+}
+
+// SweepRedrives deletes up to limit redrives, the oldest first, that were begun longer ago than retention.
+// It returns how many, and waits for no lock.
+func (s *Store) SweepRedrives(ctx context.Context, retention time.Duration, limit int) (deleted int, err error) {
+	const sql = `
+DELETE FROM agent.webhook_redrives
+ WHERE ctid = ANY (ARRAY (SELECT ctid
+                            FROM agent.webhook_redrives
+                           WHERE redriven_at < now() - $1::interval
+                           ORDER BY redriven_at
+                           LIMIT $2
+                             FOR UPDATE SKIP LOCKED))`
+	if retention <= 0 {
+		return 0, fmt.Errorf("sweep redrives: %w", errRetention)
+	}
+	tag, err := s.pool.Exec(ctx, sql, retention, limit)
+	if err != nil {
+		return 0, fmt.Errorf("sweep redrives: %w", err)
+	}
+	return int(tag.RowsAffected()), nil
+}

@@ -31,14 +31,21 @@ const (
 	maxPins          = 16
 )
 
-var (
-	nameForm     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
-	providerForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
-)
+var providerForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
 // ValidName reports whether a source can have this name: 1 to 100 letters, digits, dots, underscores
 // and hyphens, the first a letter or digit.
-func ValidName(name string) bool { return nameForm.MatchString(name) }
+func ValidName(name string) bool {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return 0 < len(name) && len(name) <= 100
+}
 
 // Store writes sources and jobs, and reads them for people. The door reads the Directory instead.
 // It is safe for concurrent use, by several processes too.

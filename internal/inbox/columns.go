@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"webhook-gateway/idempotency"
@@ -14,7 +13,7 @@ import (
 
 // columns are the inbox rows of a transaction's claims, as the parameters of one statement.
 type columns struct {
-	claimIDs, ids, organizations, jobs           []uuid.UUID
+	claimIDs, ids, organizations, jobs           [][16]byte // uuid.UUID would travel by way of text, as a driver.Valuer
 	providers, keys, types, hashes, headers      []string
 	contentTypes, contentEncodings, orderingKeys []string
 	bodies                                       [][]byte
@@ -22,8 +21,8 @@ type columns struct {
 }
 
 func newColumns(n int) *columns {
-	uuids, texts := make([]uuid.UUID, 4*n), make([]string, 8*n)
-	u := func(i int) []uuid.UUID { return uuids[i*n : i*n : (i+1)*n] }
+	uuids, texts := make([][16]byte, 4*n), make([]string, 8*n)
+	u := func(i int) [][16]byte { return uuids[i*n : i*n : (i+1)*n] }
 	s := func(i int) []string { return texts[i*n : i*n : (i+1)*n] }
 	return &columns{
 		claimIDs: u(0), ids: u(1), organizations: u(2), jobs: u(3),

@@ -86,6 +86,7 @@ func (b *Inbox) send(ctx context.Context, batch *pgx.Batch) error {
 	if err != nil {
 		return err
 	}
+	useArrays(conn.Conn().TypeMap())
 	defer conn.Release() // closes a connection that was left inside a transaction
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
 		if code(err) != "" {

@@ -73,12 +73,14 @@ func told[T any]() (spec T, err error) {
 // options are what a run is asked for.
 type options struct {
 	dir, out, gateway string
+	beside            string // another gateway's binary, to compare with; only that is measured then
 	short, size       bool
 	only              string // a comma-separated list of groups; empty: all
 	rounds            int
 	each              time.Duration // measured in one go
 	profile           string
-	env, settings     list
+	env, besideEnv    list
+	settings          list
 	limit             time.Duration
 }
 
@@ -101,6 +103,8 @@ func parse(args []string) (options, error) {
 	f.DurationVar(&o.each, "each", 4*time.Second, "how long each row is measured in a round")
 	f.StringVar(&o.profile, "profile", "", "folder to leave a CPU profile of the gateway in")
 	f.Var(&o.env, "env", "setting of the gateways as KEY=value, for trials; may be repeated")
+	f.StringVar(&o.beside, "beside", "", "another gateway's binary: only the two are compared, for trials")
+	f.Var(&o.besideEnv, "beside-env", "setting of that one as KEY=value; may be repeated")
 	f.Var(&o.settings, "pg", "setting of PostgreSQL as name=value, for trials; may be repeated")
 	if err := f.Parse(args); err != nil {
 		return o, err

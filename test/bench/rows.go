@@ -31,12 +31,16 @@ const (
 	large      = "1 MB"
 	zipped     = "gzip"
 	deltas     = "100 deltas"
+	beside     = "the other gateway"
 )
 
 // rows measures everything that the table shows.
 func (b *bench) rows(ctx context.Context) error {
 	if err := b.idle(ctx); err != nil {
 		return err
+	}
+	if b.beside != "" {
+		return b.trial(ctx)
 	}
 	for _, g := range []struct {
 		name    string
@@ -62,6 +66,22 @@ func (b *bench) rows(ctx context.Context) error {
 		return b.profileTo(ctx)
 	}
 	return nil
+}
+
+// trial compares two gateways, to see what a change is worth.
+func (b *bench) trial(ctx context.Context) error {
+	other, err := b.world.Beside(ctx, b.beside, b.besideEnv, b.db)
+	if err != nil {
+		return err
+	}
+	of := func(p *world.Process) func(context.Context, *report.Sample) error {
+		return func(ctx context.Context, s *report.Sample) error {
+			return b.send(ctx, b.traffic(load.Usual, p), p, s)
+		}
+	}
+	err = b.inTurn(ctx, b.rounds, segment{fresh, of(b.gateway)}, segment{beside, of(other)})
+	fmt.Fprintf(os.Stderr, "resident after: %d and %d MiB\n", b.gateway.Resident()>>20, other.Resident()>>20)
+	return err
 }
 
 // idle is the memory of a gateway that has received nothing yet.

@@ -76,16 +76,29 @@ func (p *Process) Stop() {
 
 // Gateway starts the gateway that was built, with its defaults, on a database.
 func (w *World) Gateway(ctx context.Context, name string, d *Database) (*Process, error) {
+	return w.gateway(ctx, exec.Command(w.Options.Gateway, "serve"), name, d)
+}
+
+// Beside starts another gateway's binary with settings of its own.
+func (w *World) Beside(ctx context.Context, binary string, env []string, d *Database) (*Process, error) {
+	cmd := exec.Command(binary, "serve")
+	cmd.Env = env
+	return w.gateway(ctx, cmd, "gateway-beside", d)
+}
+
+func (w *World) gateway(ctx context.Context, cmd *exec.Cmd, name string, d *Database) (*Process, error) {
 	addresses, err := freeAddresses(2)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(w.Options.Gateway, "serve")
+	if cmd.Env == nil {
+		cmd.Env = w.Env
+	}
 	cmd.Env = append([]string{
 		"DATABASE_URL=" + d.URL, "GATEWAY_SECRETS_KEY=" + w.SecretsKey,
 		"GATEWAY_STATE_DIR=" + filepath.Join(w.Dir, name+"-state"),
 		"GATEWAY_LISTEN=" + addresses[0], "GATEWAY_ADMIN_LISTEN=" + addresses[1], "GATEWAY_PPROF=true",
-	}, w.Env...)
+	}, cmd.Env...)
 	return w.serve(ctx, name, cmd, addresses)
 }
 

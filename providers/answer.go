@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
+
+	"webhook-gateway/jobs"
 )
 
 // exchange is one request on its way to its answer, with what its log line tells.
@@ -18,8 +20,10 @@ type exchange struct {
 	provider string
 	arrived  time.Time
 	target   Target
+	body     []byte // what was read of it; the budget has it back at the end
 	bytes    int
-	request  *Request // once verified
+	verifier jobs.Verifier // once verified
+	request  *Request      // once it is known to be no handshake
 	items    []Item
 	endings  []Ending
 	note     string
@@ -92,6 +96,9 @@ func (r *Receiver) answer(x *exchange, status int, out outcome, text string) err
 	took := time.Since(x.arrived)
 	r.metrics.answered(x.provider, out, status, took)
 	r.logLine(x, status, out, took)
+	if r.observer != nil {
+		r.observe(x, status, out, text)
+	}
 	return nil
 }
 

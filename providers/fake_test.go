@@ -252,7 +252,7 @@ func newDoor(t *testing.T, list ...providers.Provider) *door {
 	d.gate = providers.NewGate(list, d.directory, d.settler, ledger, 1<<20)
 	receiver := providers.NewReceiver(list, d.gate, providers.Limits{
 		Body: 64 << 10, BodyBudget: 128 << 10, Read: time.Second, Settle: time.Second,
-	}, d.reg, log)
+	}, providers.Deps{Registerer: d.reg, Log: log})
 	e := echo.New()
 	receiver.Mount(e)
 	d.handler = e

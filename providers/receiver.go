@@ -33,18 +33,27 @@ type Receiver struct {
 	bodies    *budget
 	metrics   *metrics
 	log       *slog.Logger
+	observer  Observer
 }
 
-// NewReceiver returns a receiver for the providers given. Its metrics are registered with reg.
-func NewReceiver(list []Provider, gate *Gate, limits Limits, reg prometheus.Registerer, log *slog.Logger) *Receiver {
+// Deps are what a receiver tells of its work.
+type Deps struct {
+	Registerer prometheus.Registerer // its metrics are registered there
+	Log        *slog.Logger
+	Observer   Observer // nil: nobody looks on, at no cost
+}
+
+// NewReceiver returns a receiver for the providers given.
+func NewReceiver(list []Provider, gate *Gate, limits Limits, deps Deps) *Receiver {
 	return &Receiver{
 		providers: list,
 		directory: gate.directory,
 		gate:      gate,
 		limits:    limits,
 		bodies:    newBudget(limits.BodyBudget),
-		metrics:   newMetrics(reg, list),
-		log:       log,
+		metrics:   newMetrics(deps.Registerer, list),
+		log:       deps.Log,
+		observer:  deps.Observer,
 	}
 }
 
@@ -87,16 +96,17 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 	contentType := req.Header.Get("Content-Type")
 	giveTime(c.Response(), x.arrived.Add(r.limits.Read))
 
+	defer func() { r.bodies.give(int64(len(x.body))) }()
 	proof, err := p.Prove(req.Header, x.arrived)
 	if err != nil {
-		if r.probed(c, p) {
+		if r.probed(x, p) {
 			return r.handshake(x, "")
 		}
+		r.lookAt(x)
 		return r.refuse(x, err)
 	}
 	body, err := r.bodies.read(c.Response(), req, r.limits.Body)
-	x.bytes = len(body)
-	defer r.bodies.give(int64(len(body)))
+	x.body, x.bytes = body, len(body)
 	if err != nil {
 		return r.refuse(x, err)
 	}
@@ -108,6 +118,7 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 	if err != nil {
 		return r.refuse(x, err)
 	}
+	x.verifier = verifier
 	if h, ok := p.(Handshaker); ok {
 		if answer, ok := h.Handshake(contentType, body); ok {
 			return r.handshake(x, answer)
@@ -166,14 +177,14 @@ func (r *Receiver) challenge(c echo.Context, p Provider, challenger Challenger) 
 }
 
 // probed reports whether a request without a usable signature is a probe, which needs none.
-func (r *Receiver) probed(c echo.Context, p Provider) bool {
-	contentType := c.Request().Header.Get("Content-Type")
+func (r *Receiver) probed(x *exchange, p Provider) bool {
+	contentType := x.c.Request().Header.Get("Content-Type")
 	prober, ok := p.(Prober)
-	if !ok || !prober.MayProbe(contentType) || target(c) == (Target{}) {
+	if !ok || !prober.MayProbe(contentType) || x.target == (Target{}) {
 		return false
 	}
-	body, err := r.bodies.read(c.Response(), c.Request(), MaxProbe)
-	defer r.bodies.give(int64(len(body)))
+	body, err := r.bodies.read(x.c.Response(), x.c.Request(), MaxProbe)
+	x.body = body
 	return err == nil && prober.Probe(contentType, body)
 }
 

@@ -139,7 +139,7 @@ func newGateway(ctx context.Context, cfg configs.Config, pool *pgxpool.Pool, key
 	gate := providers.NewGate(vendors, directory, box, ledger, cfg.MaxInflatedBytes)
 	receiver := providers.NewReceiver(vendors, gate, providers.Limits{
 		Body: cfg.MaxBodyBytes, BodyBudget: cfg.BodyBudgetBytes, Read: cfg.ReadTimeout, Settle: cfg.SettleTimeout,
-	}, reg, log)
+	}, providers.Deps{Registerer: reg, Log: log})
 	sweeper, err := inbox.NewSweeper(pool, inbox.Retention{Inbox: cfg.InboxRetention, Drops: cfg.DropsRetention}, reg, log)
 	if err != nil {
 		return nil, err

@@ -104,7 +104,7 @@ func ServeImmediate(ctx context.Context, spec Spec) error {
 	gate := providers.NewGate(h.vendors, h.directory, newImmediate(), h.ledger, h.config.MaxInflatedBytes)
 	receiver := providers.NewReceiver(h.vendors, gate, providers.Limits{
 		Body: h.config.MaxBodyBytes, BodyBudget: h.config.BodyBudgetBytes, Read: h.config.ReadTimeout, Settle: h.config.SettleTimeout,
-	}, h.registry, h.log)
+	}, providers.Deps{Registerer: h.registry, Log: h.log})
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	receiver.Mount(e)

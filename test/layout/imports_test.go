@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"providers":          {"jobs", "drops", "internal/canonical"},
 	"providers/*":        {"providers", "jobs", "drops", "internal/canonical"},
 	"internal/devdb":     {"migrations"},
+	"internal/capture":   {"drops"},
 	"internal/tools/*":   {},
 	"cmd/*":              {"*"},
 	"test/*":             {"*"},

@@ -1,6 +1,7 @@
 package canonical
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -29,7 +30,7 @@ func (d *Doc) scan() error {
 		return ErrTooLarge
 	}
 	var (
-		nodes         = d.nodes
+		nodes         = withRoom(d.nodes, b)
 		open   uint32 = nowhere
 		closer byte   = ' ' // of the open container; what is compared with it is never a blank
 		depth  int
@@ -86,6 +87,22 @@ func (d *Doc) scan() error {
 			i, next = end, aComma
 		}
 	}
+}
+
+// withRoom returns space for the index of a body, exactly when it may be too small by much: growing step
+// by step would take the space of a huge body several times.
+func withRoom(nodes []node, b []byte) []node {
+	if cap(nodes) >= len(b)/16 {
+		return nodes
+	}
+	most := 1 // every node but the first comes after one of these
+	for _, c := range []byte(",:[{") {
+		most += bytes.Count(b, []byte{c})
+	}
+	if most = min(most, len(b)/2+1); most > cap(nodes) {
+		return make([]node, 0, most)
+	}
+	return nodes
 }
 
 // refuse tells where a body stops being JSON. It does not tell what is there.

@@ -96,15 +96,21 @@ func TestTooLargeIsRefusedUnread(t *testing.T) {
 }
 
 func TestIndexTakesAtMostSixTimesTheBody(t *testing.T) {
-	t.Parallel()
-	for _, unit := range []string{"0,", "[],", "{},", `"",`, `{"":0},`} {
+	for _, unit := range []string{"0,", "[],", "{},", `"",`, `{"":0},`, `",,,,,,,,,,",`, `"[[[[{{{{::::",`, `"a text of words",`} {
 		body := []byte("[" + strings.Repeat(unit, 10_000) + "0]")
 		var d Doc
 		if err := d.Parse(body); err != nil {
 			t.Fatal(err)
 		}
-		if got := uintptr(len(d.nodes)) * unsafe.Sizeof(node{}); got > 6*uintptr(len(body))+64 {
+		if got := uintptr(cap(d.nodes)) * unsafe.Sizeof(node{}); got > 6*uintptr(len(body))+64 {
 			t.Errorf("%d bytes of %q: an index of %d bytes", len(body), unit, got)
+		}
+		allocs := testing.AllocsPerRun(3, func() {
+			var d Doc
+			_ = d.Parse(body)
+		})
+		if allocs > 2 {
+			t.Errorf("%d bytes of %q: the index was made in %v steps", len(body), unit, allocs)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package slack
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"os"
 	"regexp"
@@ -117,7 +118,7 @@ func TestTimestampsFarAwayAreStale(t *testing.T) {
 	} {
 		h := Sign(secret, time.Now(), nil)
 		h.Set("X-Slack-Request-Timestamp", timestamp)
-		for _, now := range []time.Time{time.Unix(1531420618, 0), time.Unix(-1, 999), {}, time.Now()} {
+		for _, now := range []time.Time{time.Unix(1531420618, 0), time.Unix(-1, 999), {}, time.Unix(math.MinInt64+10, 0), time.Now()} {
 			if _, err := New().Prove(h, now); !errors.Is(err, providers.ErrStale) {
 				t.Errorf("%.30s at %v: %v, want ErrStale", timestamp, now, err)
 			}

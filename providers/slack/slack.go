@@ -81,14 +81,12 @@ func (p *Provider) parseJSON(text []byte, hash func(canonical.Value) string) (pr
 	return d, nil
 }
 
-// maxHandshake bounds a URL verification, which is of about 150 bytes, so that no other body is read
-// twice.
+// maxHandshake bounds a URL verification, which is of about 150 bytes, so that no large body is read twice.
 const maxHandshake = 8 << 10
 
 // Handshake answers a url_verification with its challenge.
 func (p *Provider) Handshake(_ string, body []byte) (answer string, ok bool) {
-	const kind = "url_verification"
-	if len(body) > maxHandshake || !looksLikeJSON(body) || !bytes.Contains(body, []byte(kind)) {
+	if len(body) > maxHandshake {
 		return "", false
 	}
 	doc, err := p.docs.Parse(body)
@@ -97,7 +95,7 @@ func (p *Provider) Handshake(_ string, body []byte) (answer string, ok bool) {
 	}
 	defer p.docs.Put(doc)
 	challenge := doc.Root().Only("challenge").Text()
-	if doc.Root().Only("type").Text() != kind || challenge == "" {
+	if doc.Root().Only("type").Text() != "url_verification" || challenge == "" {
 		return "", false
 	}
 	for _, c := range []byte(challenge) {

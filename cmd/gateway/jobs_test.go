@@ -187,8 +187,8 @@ func TestReadingASecretEndsWithTheProcess(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	c.json("sources", "add", "--provider", "slack", "--name", "main")
-	in, out := io.Pipe() // nobody writes
-	defer out.Close()
+	in, out := io.Pipe()                                                // nobody writes
+	defer time.AfterFunc(10*time.Second, func() { out.Close() }).Stop() // so that a failure is no hang
 	ctx, cancel := context.WithCancel(t.Context())
 	reading := readFunc(func(p []byte) (int, error) {
 		cancel() // Ctrl-C while it waits

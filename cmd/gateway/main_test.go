@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -24,7 +25,23 @@ func TestMain(m *testing.M) {
 			os.Unsetenv(name)
 		}
 	}
-	devdb.Main(m)
+	os.Exit(runTests(m))
+}
+
+// binaryDir is where the tests that need the built binary find it; any user can enter it.
+var binaryDir string
+
+func runTests(m *testing.M) int {
+	var err error
+	if binaryDir, err = os.MkdirTemp("", "gateway-binary-"); err == nil {
+		err = os.Chmod(binaryDir, 0o755)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(binaryDir)
+	return devdb.Stopping(m).Run()
 }
 
 const (

@@ -34,11 +34,7 @@ type process struct {
 
 // built is the gateway's binary, built once for all tests of this package.
 var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "gateway-binary")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "gateway")
+	path := filepath.Join(binaryDir, "gateway")
 	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w: %s", err, out)

@@ -37,9 +37,9 @@ const getManySQL = `
 
 // ClaimMany claims keys in any order, with repeats, as Claim would one after the other: the insert and the
 // look at the rows are one round trip, and what must be taken over is then claimed singly. Outcomes are in
-// the order given. A bad item is an error that names its index, before anything is sent. After any other error the outcomes say how far it came: Unsettled
-// ones are not claimed, the others hold. At most one ClaimMany belongs into a transaction: two are
-// unsorted together and can deadlock.
+// the order given. A bad item is an error that names its index, before anything is sent. After any other
+// error the outcomes say how far it came: Unsettled ones are not claimed, the others hold. At most one
+// ClaimMany belongs into a transaction: two are unsorted together and can deadlock.
 func (s *Service) ClaimMany(ctx context.Context, wanted []Wanted, lease time.Duration) ([]Outcome, error) {
 	if err := validateLease(lease); err != nil {
 		return nil, err
@@ -67,14 +67,16 @@ func (s *Service) ClaimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 		return outcomes, fmt.Errorf("claim %d keys: %w", len(order), err)
 	}
 	var failed []error
-	stands := make([]*record, len(wanted)) // what the first of each key, and its repeats after it, came to
+	fail := func(i int, err error) {
+		outcomes[i] = Outcome{Kind: Unsettled, ref: wanted[i].Ref}
+		failed = append(failed, fmt.Errorf("claim key: item %d: %w", i, err))
+	}
+	stands := make([]*record, len(wanted)) // what the first of each key, and its repeats so far, came to
 	for at, i := range order {
-		o, err := claims[at].settle(ctx, records[at], started)
-		if err != nil {
-			failed = append(failed, fmt.Errorf("claim key: item %d: %w", i, err))
+		if outcomes[i], err = claims[at].settle(ctx, records[at], started); err != nil {
+			fail(int(i), err)
 			continue
 		}
-		outcomes[i] = o
 		stands[i] = claims[at].stands
 	}
 	for i, w := range wanted {
@@ -86,20 +88,23 @@ func (s *Service) ClaimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 			continue
 		}
 		// A dead claim that was a conflict for the first, and is not for this one.
-		c := s.claiming(Mint(), w.Ref, w.Content, lease)
-		if outcomes[i], err = c.run(ctx); err != nil {
-			outcomes[i] = Outcome{Kind: Unsettled, ref: w.Ref}
-			failed = append(failed, fmt.Errorf("claim key: item %d: %w", i, err))
+		again := s.claiming(Mint(), w.Ref, w.Content, lease)
+		if outcomes[i], err = again.run(ctx); err != nil {
+			fail(i, err)
 			continue
 		}
-		stands[of] = c.stands
+		stands[of] = again.stands
 	}
-	for i, o := range outcomes {
+	s.observeMany(ctx, outcomes)
+	return outcomes, errors.Join(failed...)
+}
+
+func (s *Service) observeMany(ctx context.Context, outcomes []Outcome) {
+	for _, o := range outcomes {
 		if o.Kind != Unsettled {
-			s.observe(ctx, Event{Op: OpClaim, Ref: wanted[i].Ref, Kind: o.Kind, Reclaimed: o.Claim != nil && o.Claim.Reclaimed})
+			s.observe(ctx, Event{Op: OpClaim, Ref: o.ref, Kind: o.Kind, Reclaimed: o.Claim != nil && o.Claim.Reclaimed})
 		}
 	}
-	return outcomes, errors.Join(failed...)
 }
 
 // settle is the outcome of a claim whose first look was part of a batch.

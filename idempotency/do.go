@@ -70,8 +70,9 @@ func (e *UnkeptError) Error() string {
 	return fmt.Sprintf("%s %s is done, its answer was not kept (%s)", e.Ref.Scope, e.Ref.Key, e.Unkept.Reason)
 }
 
-// Do makes the effect once. The errors of a call that did not come to it are an *InFlightError and a
-// *MismatchError, what the database could not decide, or an *UnkeptError. The effect's own error is returned as it is.
+// Do makes the effect once. The errors of a call that did not come to it are an *InFlightError, a
+// *MismatchError, an *UnkeptError, or what the database could not decide. The effect's own error is returned
+// as it is.
 func Do[T any](ctx context.Context, s *Service, t Task[T], effect Effect[T]) (Result[T], error) {
 	c, replayed, err := take(ctx, s, &t)
 	if err != nil || c == nil {
@@ -160,7 +161,9 @@ func (s *Service) giveUp(ctx context.Context, c *Claim, failure error, sure bool
 		_, err = s.Release(end, c)
 	} else {
 		// An earlier worker may have made the effect: the row must stay to say so, only its lease ends.
-		_, err = s.repo.lapse(end, c.Identity)
+		var rec *record
+		rec, err = s.repo.lapse(end, c.Identity)
+		s.observe(ctx, Event{Op: OpRelease, Ref: c.Ref, Kind: Claimed, Reclaimed: c.Reclaimed, FenceLost: rec == nil})
 	}
 	if err != nil {
 		return errors.Join(failure, err) // the lease ends it
@@ -181,7 +184,7 @@ var errLeaseEnds = errors.New("idempotency: the claim's lease ends")
 // Within is the context to make the effect under: it ends a tenth of what is left of the lease, at most 5 s,
 // before the lease does.
 func (c *Claim) Within(ctx context.Context) (context.Context, context.CancelFunc) {
-	margin := min(time.Until(c.Deadline)/10, 5*time.Second)
+	margin := max(min(time.Until(c.Deadline)/10, 5*time.Second), 0)
 	return context.WithDeadlineCause(ctx, c.Deadline.Add(-margin), errLeaseEnds)
 }
 

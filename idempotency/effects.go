@@ -153,15 +153,16 @@ const effectsSQL = `
 	)
 	`
 
-// The LIMIT keeps it a look-up by key for every item, whatever the planner thinks of the arrays. The
-// stored answers are not read.
+// The LIMIT keeps it a look-up by key for every item, whatever the planner thinks of the arrays. A key that
+// is not there has a row too, so that the isolation is always told. The stored answers are not read.
 const standingSQL = `
-	SELECT current_setting('transaction_isolation') = 'read committed', u.n, k.lease_token = u.token, k.request_hash,
-	       k.status = 'completed', k.lease_expires_at <= clock_timestamp(), k.retain_until <= clock_timestamp()
-	  FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) WITH ORDINALITY AS u(organization, scope, key, token, n),
-	       LATERAL (SELECT lease_token, request_hash, status, lease_expires_at, retain_until
-	                  FROM agent.idempotency_keys
-	                 WHERE organization_id = u.organization AND scope = u.scope AND key = u.key LIMIT 1) AS k`
+	SELECT current_setting('transaction_isolation') = 'read committed', u.n, k.lease_token IS NOT NULL,
+	       coalesce(k.lease_token = u.token, false), coalesce(k.request_hash, ''), coalesce(k.status = 'completed', false),
+	       coalesce(k.lease_expires_at <= clock_timestamp(), false), coalesce(k.retain_until <= clock_timestamp(), false)
+	  FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) WITH ORDINALITY AS u(organization, scope, key, token, n)
+	  LEFT JOIN LATERAL (SELECT lease_token, request_hash, status, lease_expires_at, retain_until
+	                       FROM agent.idempotency_keys
+	                      WHERE organization_id = u.organization AND scope = u.scope AND key = u.key LIMIT 1) AS k ON true`
 
 // Queue adds two statements to the batch. The first claims and completes the keys and makes their effect,
 // which is an INSERT … SELECT that joins `claimed`, whose one column is the item's ID, and whose own
@@ -176,7 +177,7 @@ func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) {
 	b.Queue(standingSQL, c.organizations, c.scopes, c.keys, c.tokens).Query(e.read)
 }
 
-// read takes the answer of standingSQL. A key without a row vanished in between.
+// read takes the answer of standingSQL. A key that is not there vanished in between.
 func (e *Effects) read(rows pgx.Rows) error {
 	e.found = make([]standing, len(e.order))
 	var (
@@ -186,15 +187,14 @@ func (e *Effects) read(rows pgx.Rows) error {
 		row            standing
 	)
 	for rows.Next() {
-		if err := rows.Scan(&committedReads, &n, &row.mine, &hash, &row.completed, &row.leasePassed, &row.forgotten); err != nil {
+		if err := rows.Scan(&committedReads, &n, &row.seen, &row.mine, &hash, &row.completed, &row.leasePassed, &row.forgotten); err != nil {
 			return fmt.Errorf("read how a key stands: %w", err)
 		}
 		if !committedReads {
 			return ErrIsolation
 		}
 		at := n - 1
-		row.seen, row.hash = true, e.columns.hashes[at]
-		if string(hash) != row.hash {
+		if row.hash = e.columns.hashes[at]; string(hash) != row.hash {
 			row.hash = string(hash)
 		}
 		e.found[at] = row

@@ -204,14 +204,16 @@ func TestABatchUnderAnotherIsolationClaimsNothing(t *testing.T) {
 	other := b.item(b.ref("webhook.nylas", "b"), "1")
 	b.complete(b.own(other.Ref, content("1")), response(`1`))
 	tx := b.beginAs(pgx.RepeatableRead)
-	e, err := b.keys.NewEffects([]idempotency.Item{it, other}, lease)
-	if err != nil {
-		t.Fatal(err)
-	}
-	batch := &pgx.Batch{}
-	e.Queue(batch, effectSQL, []uuid.UUID{it.ID}, []string{"x"})
-	if err := tx.SendBatch(t.Context(), batch).Close(); !errors.Is(err, idempotency.ErrIsolation) {
-		t.Errorf("got %v, want ErrIsolation", err)
+	for _, items := range [][]idempotency.Item{{it}, {it, other}} {
+		e, err := b.keys.NewEffects(items, lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := &pgx.Batch{}
+		e.Queue(batch, effectSQL, []uuid.UUID{it.ID}, []string{"x"})
+		if err := tx.SendBatch(t.Context(), batch).Close(); !errors.Is(err, idempotency.ErrIsolation) {
+			t.Errorf("%d items: got %v, want ErrIsolation", len(items), err)
+		}
 	}
 	b.commit(tx)
 	b.wantEffects(0)

@@ -40,7 +40,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-var organization = uuid.MustParse("0192c1f0-0000-7000-8000-00000000000a")
+func organization() uuid.UUID { return uuid.MustParse("0192c1f0-0000-7000-8000-00000000000a") }
 
 // A vendor delivers at least once, and must not be told that a delivery failed which did not: whatever the
 // outcome, the answer is an acknowledgement. The effect is a row, so claim, effect and completion share one
@@ -55,7 +55,7 @@ func Example_webhookDoor() {
 
 	receive := func(deliveryID, body string) (answer string, err error) {
 		who := idempotency.Mint() // once per delivery received, the same if the transaction is repeated
-		ref := idempotency.Ref{Organization: organization, Scope: scope, Key: idempotency.DeliveryKey(job, deliveryID)}
+		ref := idempotency.Ref{Organization: organization(), Scope: scope, Key: idempotency.DeliveryKey(job, deliveryID)}
 		content := idempotency.Content([]byte(body), "webhook_delivery_attempt") // what the vendor changes on a retry
 		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			in := keys.In(tx)
@@ -108,7 +108,7 @@ func Example_vendorWithKeys() {
 	refund := func(job string, step int64, cents string) {
 		payment, err := idempotency.Do(context.Background(), keys, idempotency.Task[string]{
 			Ref: idempotency.Ref{
-				Organization: organization,
+				Organization: organization(),
 				Scope:        must(idempotency.NewScope("tool.refund")),
 				Key:          must(idempotency.ToolKey(job, step, "refund")),
 			},
@@ -151,7 +151,7 @@ func Example_vendorWithoutKeys() {
 
 	send := idempotency.Task[string]{
 		Ref: idempotency.Ref{
-			Organization: organization,
+			Organization: organization(),
 			Scope:        must(idempotency.NewScope("tool.email.send")),
 			Key:          must(idempotency.ToolKey("job_17", 5, "send")),
 		},
@@ -194,7 +194,7 @@ func Example_rowEffect() {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
 			order, err = idempotency.DoTx(ctx, keys, tx, idempotency.Task[string]{
 				Ref: idempotency.Ref{
-					Organization: organization,
+					Organization: organization(),
 					Scope:        must(idempotency.NewScope("http.orders.create")),
 					Key:          must(idempotency.ClientKey(idempotency.Principal{Subject: "user:1"}, "8e03978e")),
 				},
@@ -241,7 +241,7 @@ func ExampleService_NewEffects() {
 		who := idempotency.Mint()
 		body := `{"event_id":"` + id + `"}`
 		items = append(items, idempotency.Item{
-			Ref:      idempotency.Ref{Organization: organization, Scope: scope, Key: idempotency.DeliveryKey(organization, id)},
+			Ref:      idempotency.Ref{Organization: organization(), Scope: scope, Key: idempotency.DeliveryKey(organization(), id)},
 			Hash:     idempotency.Content([]byte(body)).Current(),
 			ID:       who.ID,
 			Token:    who.Token,

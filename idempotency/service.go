@@ -57,7 +57,11 @@ func (s *Service) Read(ctx context.Context, r Ref, f Fingerprint) (Outcome, erro
 	if err := validate(r, f); err != nil {
 		return Outcome{}, err
 	}
-	rec, err := s.repo.get(ctx, r)
+	var rec *record
+	err := s.resend(ctx, func() (err error) {
+		rec, err = s.repo.get(ctx, r)
+		return err
+	})
 	if err != nil {
 		return Outcome{}, fmt.Errorf("read key: %w", explain(err))
 	}
@@ -110,8 +114,9 @@ func (s *Service) ClaimAs(ctx context.Context, who Identity, r Ref, f Fingerprin
 
 // Complete stores the answer and ends the claim for good. Recorded is false when the claim moved on, and
 // then the caller does nothing: another worker owns the key. A claim whose lease passed and that nobody
-// reclaimed is completed: its effect was made. Repeating a Complete keeps the first answer and is true. A response that cannot be
-// kept is replaced by a stub; see Answer.Unkept.
+// reclaimed is completed: its effect was made. Repeating a Complete keeps the first answer and is true; do
+// so after an error, such as ErrLockTimeout when an open transaction is at the row. A response that cannot
+// be kept is replaced by a stub: see Answer.Unkept.
 func (s *Service) Complete(ctx context.Context, c *Claim, a Answer) (recorded bool, err error) {
 	if err := a.validate(); err != nil {
 		return false, err

@@ -162,6 +162,35 @@ func TestALateCompletionAndASweepDoNotMeet(t *testing.T) {
 	}
 }
 
+func TestACompletionThatWaitsForASweepIsNone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.own(b.ref("webhook.nylas", "k"), content("1"))
+	b.pass(25 * time.Hour)
+	tx := b.begin()
+	if _, deleted, err := b.keys.In(tx).Sweep(t.Context(), 10); err != nil || deleted != 1 {
+		t.Fatal(deleted, err)
+	}
+	if _, err := b.keys.Complete(t.Context(), c, response(`1`)); !errors.Is(err, idempotency.ErrLockTimeout) {
+		t.Errorf("got %v, want ErrLockTimeout while the sweep is at the row", err)
+	}
+	recorded := together(2, func(i int) bool {
+		if i == 1 {
+			b.blocked(1)
+			b.commit(tx)
+			return false
+		}
+		recorded, err := b.patient().Complete(t.Context(), c, response(`1`))
+		if err != nil {
+			t.Error(err)
+		}
+		return recorded
+	})
+	if recorded[0] {
+		t.Error("a row that the sweep deleted was completed")
+	}
+}
+
 // The sweep has read that a row is past its retention when a reclaim, or a take-over, gives it a new one.
 func TestASweepDeletesNoRowThatWasReclaimedMeanwhile(t *testing.T) {
 	t.Parallel()

@@ -54,6 +54,7 @@ func newRoot(s streams) *cobra.Command {
 		sourcesCommand(),
 		jobsCommand(),
 		dropsCommand(),
+		keysCommand(),
 		sendCommand(),
 		sweepCommand(),
 		configCommand(),

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/idempotency"
+)
+
+func keysCommand() *cobra.Command {
+	cmd := group("keys", "Idempotency keys: what was done, what is in flight, what is stuck",
+		keysShowCommand(), keysListCommand(), keysStuckCommand())
+	cmd.Long = `A key says that an effect was made, or that a worker is making it. An operator finds a key in a log line or on a
+span, and asks here whether its command may be sent again. Nothing here writes.`
+	return cmd
+}
+
+// keyJSON is a key as --json prints it.
+type keyJSON struct {
+	idempotency.Entry
+	LeaseLeft   string `json:"lease_left"`  // negative: passed
+	RetainLeft  string `json:"retain_left"` // negative: forgotten
+	RedriveSafe bool   `json:"redrive_safe"`
+	RedriveWhy  string `json:"redrive_why"`
+}
+
+func keyOut(e idempotency.Entry) keyJSON {
+	safe, why := e.Redrive()
+	return keyJSON{
+		Entry:     e,
+		LeaseLeft: e.LeaseLeft.Round(time.Millisecond).String(), RetainLeft: e.RetainLeft.Round(time.Second).String(),
+		RedriveSafe: safe, RedriveWhy: why,
+	}
+}
+
+func keysShowCommand() *cobra.Command {
+	var organization, scope string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show KEY",
+		Short: "Show one key: its status, its clocks, what it answers for, whether a re-drive is safe",
+		Example: `  gateway keys show --organization 3f2b8c1e-5d0a-4c57-9a55-0c6f3a1d2b7e --scope tool.email.send job_17:3:send
+  gateway keys show --organization 3f2b8c1e-5d0a-4c57-9a55-0c6f3a1d2b7e --scope webhook.slack JOB_ID/Ev08A3DF736 --json`,
+		Args: atMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("give the key as it stands in the log line or on the span")
+			}
+			org, err := parseID("--organization", organization)
+			if err != nil {
+				return err
+			}
+			if scope == "" {
+				return usagef("--scope is missing: it stands beside the key, for example webhook.slack")
+			}
+			return withKeys(cmd, func(ctx context.Context, inspect *idempotency.Inspector) error {
+				entry, err := inspect.Show(ctx, org, scope, args[0])
+				if err != nil {
+					return err
+				}
+				if entry == nil {
+					return fmt.Errorf("no such key in this organization and scope: it was never claimed, was released, or its retention is over")
+				}
+				if asJSON {
+					return printJSON(cmd, keyOut(*entry))
+				}
+				return printKey(cmd, *entry)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&organization, "organization", "", "whose key it is (UUID)")
+	cmd.Flags().StringVar(&scope, "scope", "", "the operation, for example webhook.slack or tool.email.send")
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func keysListCommand() *cobra.Command {
+	var organization string
+	var page idempotency.Page
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List an organization's keys, in the order of scope and key",
+		Example: `  gateway keys list --organization 3f2b8c1e-5d0a-4c57-9a55-0c6f3a1d2b7e --scope tool.email.send --prefix job_17:`,
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if page.Organization, err = parseID("--organization", organization); err != nil {
+				return err
+			}
+			if err := checkKeyLimit(page.Limit); err != nil {
+				return err
+			}
+			return withKeys(cmd, func(ctx context.Context, inspect *idempotency.Inspector) error {
+				entries, err := inspect.List(ctx, page)
+				if err != nil {
+					return err
+				}
+				return printKeys(cmd, entries, asJSON)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&organization, "organization", "", "whose keys (UUID)")
+	cmd.Flags().StringVar(&page.Scope, "scope", "", "only this operation")
+	cmd.Flags().StringVar(&page.Prefix, "prefix", "", "only keys that begin so")
+	cmd.Flags().IntVar(&page.Limit, "limit", 50, fmt.Sprintf("at most this many, up to %d", idempotency.MaxEntries))
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func keysStuckCommand() *cobra.Command {
+	var since time.Duration
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "stuck",
+		Short: "List the claims of all organizations whose worker is gone and whose command nobody sent again",
+		Long: `Lists the claims whose lease passed longer ago than --since and that nobody has reclaimed: their worker died, and
+nothing has sent their command again. It reads the whole table: run it by hand, not every minute.`,
+		Args: atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if since < 0 {
+				return usagef("--since %s is negative", since)
+			}
+			if err := checkKeyLimit(limit); err != nil {
+				return err
+			}
+			return withKeys(cmd, func(ctx context.Context, inspect *idempotency.Inspector) error {
+				entries, err := inspect.Stuck(ctx, since, limit)
+				if err != nil {
+					return err
+				}
+				return printKeys(cmd, entries, asJSON)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&since, "since", 5*time.Minute, "only claims whose lease passed at least this long ago")
+	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("at most this many, up to %d", idempotency.MaxEntries))
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func checkKeyLimit(limit int) error {
+	if limit < 1 || limit > idempotency.MaxEntries {
+		return usagef("--limit %d is not between 1 and %d", limit, idempotency.MaxEntries)
+	}
+	return nil
+}
+
+func withKeys(cmd *cobra.Command, do func(context.Context, *idempotency.Inspector) error) error {
+	return withDrops(cmd, func(ctx context.Context, pool *pgxpool.Pool) error {
+		return do(ctx, idempotency.NewInspector(pool))
+	})
+}
+
+func printKey(cmd *cobra.Command, e idempotency.Entry) error {
+	out := keyOut(e)
+	safe := "no"
+	if out.RedriveSafe {
+		safe = "yes"
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	row := func(name string, value any) { fmt.Fprintf(w, "%s\t%v\n", name, value) }
+	row("organization", e.Organization)
+	row("scope", e.Scope)
+	row("key", e.Key)
+	row("status", e.Status)
+	row("claimed at", e.ClaimedAt.UTC().Format(time.RFC3339))
+	row("lease left", out.LeaseLeft)
+	row("retention left", out.RetainLeft)
+	row("fingerprint", e.Hash)
+	row("answers for", answersFor(e))
+	if e.Response != nil {
+		row("response", string(e.Response))
+	}
+	row("re-drive safe", safe+": "+out.RedriveWhy)
+	return w.Flush()
+}
+
+func printKeys(cmd *cobra.Command, entries []idempotency.Entry, asJSON bool) error {
+	if asJSON {
+		list := make([]keyJSON, len(entries))
+		for i, e := range entries {
+			list[i] = keyOut(e)
+		}
+		return printJSON(cmd, map[string]any{"keys": list})
+	}
+	if len(entries) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no keys")
+		return nil
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ORGANIZATION\tSCOPE\tKEY\tSTATUS\tLEASE LEFT\tRETENTION LEFT\tANSWERS FOR")
+	for _, e := range entries {
+		out := keyOut(e)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Organization, e.Scope, e.Key, e.Status, out.LeaseLeft, out.RetainLeft, answersFor(e))
+	}
+	return w.Flush()
+}
+
+// answersFor is what a completed key stands for.
+func answersFor(e idempotency.Entry) string {
+	if e.Resource == (idempotency.ResourceRef{}) {
+		return "-"
+	}
+	return e.Resource.Type + " " + e.Resource.ID
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/idempotency"
+)
+
+func TestKeysAreLookedUpListedAndFoundStuck(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	pool, err := pgxpool.New(t.Context(), c.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	plane := idempotency.NewService(pool, idempotency.Options{})
+	scope, err := idempotency.NewScope("tool.email.send")
+	if err != nil {
+		t.Fatal(err)
+	}
+	org := uuid.New()
+	claim := func(step int64) *idempotency.Claim {
+		t.Helper()
+		key, err := idempotency.ToolKey("job_17", step, "send")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := plane.Claim(t.Context(), idempotency.Ref{Organization: org, Scope: scope, Key: key}, idempotency.Content([]byte(`{}`)), time.Minute)
+		if err != nil || o.Kind != idempotency.Claimed {
+			t.Fatal(o.Kind, err)
+		}
+		return o.Claim
+	}
+	done := claim(3)
+	if _, err := plane.Complete(t.Context(), done, idempotency.Answer{Resource: idempotency.ResourceRef{Type: "message", ID: "m-1"}}); err != nil {
+		t.Fatal(err)
+	}
+	claim(4)
+	if _, err := pool.Exec(t.Context(), `UPDATE agent.idempotency_keys SET lease_expires_at = now() - interval '1 hour' WHERE key = 'job_17:4:send'`); err != nil {
+		t.Fatal(err)
+	}
+
+	type key struct {
+		Key      string
+		Status   string
+		Resource struct{ Type, ID string }
+		Safe     bool   `json:"redrive_safe"`
+		Why      string `json:"redrive_why"`
+	}
+	show := func(name string) (k key) {
+		t.Helper()
+		got := c.run("keys", "show", "--organization", org.String(), "--scope", "tool.email.send", name, "--json")
+		if err := json.Unmarshal([]byte(got.stdout), &k); err != nil || got.status != 0 {
+			t.Fatalf("%d %s %s %v", got.status, got.stdout, got.err, err)
+		}
+		return k
+	}
+	if k := show("job_17:3:send"); k.Status != "completed" || k.Resource.ID != "m-1" || !k.Safe || !strings.Contains(k.Why, "new step id") {
+		t.Errorf("a completed key: %+v", k)
+	}
+	if k := show("job_17:4:send"); k.Status != "processing" || k.Safe {
+		t.Errorf("a claim whose worker is gone: %+v", k)
+	}
+	if got := c.run("keys", "show", "--organization", org.String(), "--scope", "tool.email.send", "job_17:3:send"); !strings.Contains(got.stdout, "re-drive safe") {
+		t.Errorf("for people: %s", got.stdout)
+	}
+	if got := c.run("keys", "show", "--organization", uuid.NewString(), "--scope", "tool.email.send", "job_17:3:send"); got.status != exitFailed || got.stdout != "" {
+		t.Errorf("another organization: %d %s", got.status, got.stdout)
+	}
+
+	var list struct{ Keys []key }
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"keys", "list", "--organization", org.String(), "--json"}, "job_17:3:send job_17:4:send"},
+		{[]string{"keys", "list", "--organization", org.String(), "--prefix", "job_17:4", "--json"}, "job_17:4:send"},
+		{[]string{"keys", "list", "--organization", org.String(), "--scope", "tool.other", "--json"}, ""},
+		{[]string{"keys", "stuck", "--json"}, "job_17:4:send"},
+		{[]string{"keys", "stuck", "--since", "2h", "--json"}, ""},
+	} {
+		got := c.run(tt.args...)
+		list.Keys = nil
+		if err := json.Unmarshal([]byte(got.stdout), &list); err != nil || got.status != 0 {
+			t.Fatalf("%v: %d %s %s", tt.args, got.status, got.stdout, got.err)
+		}
+		var names []string
+		for _, k := range list.Keys {
+			names = append(names, k.Key)
+		}
+		if strings.Join(names, " ") != tt.want {
+			t.Errorf("%v: %v, want %s", tt.args, names, tt.want)
+		}
+	}
+	for _, args := range [][]string{
+		{"keys"}, {"keys", "show", "k"}, {"keys", "show", "--organization", org.String(), "k"}, {"keys", "list"},
+		{"keys", "list", "--organization", org.String(), "--limit", "0"}, {"keys", "stuck", "--since", "-1s"},
+	} {
+		if got := c.run(args...); got.status != exitUsage {
+			t.Errorf("%v: status %d, want %d", args, got.status, exitUsage)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/drops"
@@ -19,7 +20,7 @@ import (
 const maxDropsListed = 100_000
 
 func dropsCommand() *cobra.Command {
-	cmd := group("drops", "Verified deliveries that were acknowledged but not kept", dropsListCommand(), dropsShowCommand())
+	cmd := group("drops", "Verified deliveries that were acknowledged but not kept", dropsListCommand(), dropsShowCommand(), dropsRedriveCommand())
 	cmd.Long = `A drop is a delivery that a vendor signed and that was answered 200, but is not in the inbox:
 
   unknown_job    no job answers for the path or for the tenant that the body names
@@ -32,15 +33,24 @@ count says how many drops it stands for. A duplicate is only counted: gateway_de
 	return cmd
 }
 
-// dropFlags are the flags of drops list, as they are typed.
+// dropFlags say which drops are meant, as they are typed.
 type dropFlags struct {
 	reason, provider, organization, job, since string
 	limit                                      int
-	asJSON                                     bool
+}
+
+func (f *dropFlags) add(cmd *cobra.Command, limit int) {
+	cmd.Flags().StringVar(&f.reason, "reason", "", "only this reason: "+strings.Join(keptReasons(), ", "))
+	addProviderFlag(cmd, &f.provider)
+	cmd.Flags().StringVar(&f.organization, "organization", "", "only this organization's (UUID); an unknown_job mostly has none")
+	cmd.Flags().StringVar(&f.job, "job", "", "only of this job (UUID): the one found, or the one that the URL named")
+	cmd.Flags().StringVar(&f.since, "since", "", "only stored since then: a time ago (30m, 12h, 7d) or an instant (2026-03-01T12:00:00Z)")
+	cmd.Flags().IntVar(&f.limit, "limit", limit, "at most this many, the newest, up to "+strconv.Itoa(maxDropsListed))
 }
 
 func dropsListCommand() *cobra.Command {
 	var f dropFlags
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List kept drops, newest first",
@@ -52,22 +62,22 @@ func dropsListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withDrops(cmd, func(ctx context.Context, store *drops.Store) error {
+			return withDrops(cmd, func(ctx context.Context, pool *pgxpool.Pool) error {
+				store := drops.NewStore(pool)
 				list, more, err := listDrops(ctx, store, filter)
 				if err != nil {
 					return err
 				}
-				return printDrops(cmd, list, more, f.asJSON)
+				redrives, err := store.Redrives(ctx, idsOf(list))
+				if err != nil {
+					return err
+				}
+				return printDrops(cmd, listed{list, redrives, more}, asJSON)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&f.reason, "reason", "", "only this reason: "+strings.Join(keptReasons(), ", "))
-	addProviderFlag(cmd, &f.provider)
-	cmd.Flags().StringVar(&f.organization, "organization", "", "only this organization's (UUID); an unknown_job mostly has none")
-	cmd.Flags().StringVar(&f.job, "job", "", "only of this job (UUID): the one found, or the one that the URL named")
-	cmd.Flags().StringVar(&f.since, "since", "", "only stored since then: a time ago (30m, 12h, 7d) or an instant (2026-03-01T12:00:00Z)")
-	cmd.Flags().IntVar(&f.limit, "limit", 50, "list at most this many, up to "+strconv.Itoa(maxDropsListed))
-	addJSONFlag(cmd, &f.asJSON)
+	f.add(cmd, 50)
+	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -77,7 +87,8 @@ func dropsShowCommand() *cobra.Command {
 		Use:   "show ID",
 		Short: "Show one drop with the request that it came in",
 		Long: `Shows one drop with the request that it came in: its headers, and its body as text, inflated if it was
-compressed, or as a hex dump. Several drops of one request share the request.`,
+compressed, or as a hex dump. Several drops of one request share the request. Of a hash_mismatch it shows what
+differs from the delivery that the key was claimed for; of every drop, each time that it was driven again.`,
 		Example: `  gateway drops show 019c3f2b-8c1e-7d0a-8c57-9a550c6f3a1d
   gateway drops show 019c3f2b-8c1e-7d0a-8c57-9a550c6f3a1d --body > body.bin`,
 		Args: atMost(1),
@@ -92,8 +103,20 @@ compressed, or as a hex dump. Several drops of one request share the request.`,
 			if err != nil {
 				return err
 			}
-			return withDrops(cmd, func(ctx context.Context, store *drops.Store) error {
-				return showDrop(ctx, cmd, store, id, asJSON, rawBody)
+			return withDrops(cmd, func(ctx context.Context, pool *pgxpool.Pool) error {
+				d, err := findShown(ctx, pool, id)
+				switch {
+				case err != nil:
+					return err
+				case asJSON:
+					return printJSON(cmd, dropShownOut(d))
+				case !rawBody:
+					return printDrop(cmd.OutOrStdout(), d)
+				case d.Body == nil:
+					return fmt.Errorf("show body: %s", bodyNotKept)
+				}
+				_, err = cmd.OutOrStdout().Write(d.Body)
+				return err
 			})
 		},
 	}
@@ -102,32 +125,35 @@ compressed, or as a hex dump. Several drops of one request share the request.`,
 	return cmd
 }
 
-func showDrop(ctx context.Context, cmd *cobra.Command, store *drops.Store, id uuid.UUID, asJSON, rawBody bool) error {
+// findShown looks up a drop and all that is known of it.
+func findShown(ctx context.Context, pool *pgxpool.Pool, id uuid.UUID) (shown, error) {
+	store := drops.NewStore(pool)
 	kept, err := store.Find(ctx, id)
-	switch {
-	case errors.Is(err, drops.ErrNotFound):
-		return fmt.Errorf("%w: %s; its retention may have passed. See gateway drops list", err, id)
-	case err != nil:
-		return err
-	case asJSON:
-		return printJSON(cmd, dropShownOut(kept))
-	case !rawBody:
-		return printDrop(cmd.OutOrStdout(), kept)
-	case kept.Body == nil:
-		return fmt.Errorf("show body: %s", bodyNotKept)
+	if errors.Is(err, drops.ErrNotFound) {
+		err = fmt.Errorf("%w: %s; its retention may have passed. See gateway drops list", err, id)
 	}
-	_, err = cmd.OutOrStdout().Write(kept.Body)
-	return err
+	if err != nil {
+		return shown{}, err
+	}
+	redrives, err := store.Redrives(ctx, []uuid.UUID{id})
+	if err != nil {
+		return shown{}, err
+	}
+	d := shown{Kept: kept, redrives: redrives[id]}
+	if kept.Reason == drops.HashMismatch {
+		d.clash, err = findClash(ctx, pool, kept)
+	}
+	return d, err
 }
 
-// withDrops opens the store for a command.
-func withDrops(cmd *cobra.Command, do func(context.Context, *drops.Store) error) error {
+// withDrops opens the database for a command.
+func withDrops(cmd *cobra.Command, do func(context.Context, *pgxpool.Pool) error) error {
 	pool, _, err := openDatabase(cmd.Context(), cmd)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	return unmigrated(do(cmd.Context(), drops.NewStore(pool)))
+	return unmigrated(do(cmd.Context(), pool))
 }
 
 // listDrops lists up to the filter's limit, however many pages that takes, and says whether there are more.

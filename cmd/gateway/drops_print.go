@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
@@ -46,6 +47,27 @@ type dropJSON struct {
 	Count          int          `json:"count"`
 	ReceivedAt     time.Time    `json:"received_at"`
 	StoredAt       time.Time    `json:"stored_at"`
+	Redrives       []drivenJSON `json:"redrives"` // the oldest first
+}
+
+// drivenJSON is one time that a drop was driven again.
+type drivenJSON struct {
+	At         time.Time      `json:"at"`
+	By         string         `json:"by"`
+	Why        string         `json:"why"`
+	Outcome    *drops.Outcome `json:"outcome"` // null: it was begun, and how it ended was not written down
+	Detail     string         `json:"detail"`
+	DeliveryID *uuid.UUID     `json:"delivery_id"`
+}
+
+func drivenOut(redrives []drops.Redrive) []drivenJSON {
+	out := make([]drivenJSON, len(redrives))
+	for i, r := range redrives {
+		out[i] = drivenJSON{
+			At: r.At.UTC(), By: r.By, Why: r.Why, Outcome: orNull(r.Outcome), Detail: r.Detail, DeliveryID: orNull(r.Delivery),
+		}
+	}
+	return out
 }
 
 // dropShownJSON is a drop with its request. Without one, the fields of the request are null.
@@ -56,9 +78,24 @@ type dropShownJSON struct {
 	ContentEncoding *string         `json:"content_encoding"`
 	Body            []byte          `json:"body"`      // base64 of the bytes of the wire
 	BodyText        *string         `json:"body_text"` // inflated; null when it is no text, or larger than 1 MiB
+	Clash           *clashJSON      `json:"clash"`     // of a hash_mismatch: what it clashed with
 }
 
-func dropOut(k drops.Kept) dropJSON {
+// listed is a list of drops, and what was done about them.
+type listed struct {
+	drops    []drops.Kept
+	redrives map[uuid.UUID][]drops.Redrive
+	more     bool
+}
+
+// shown is one drop, and all that is known of it.
+type shown struct {
+	drops.Kept
+	redrives []drops.Redrive
+	clash    *clash // of a hash_mismatch alone
+}
+
+func dropOut(k drops.Kept, redrives []drops.Redrive) dropJSON {
 	out := dropJSON{
 		ID: k.ID, Reason: k.Reason, Detail: k.Detail, Provider: k.Provider,
 		OrganizationID: orNull(k.OrganizationID), JobID: orNull(k.JobID),
@@ -67,11 +104,13 @@ func dropOut(k drops.Kept) dropJSON {
 		RequestHash: k.RequestHash, Count: k.Count, ReceivedAt: k.ReceivedAt.UTC(), StoredAt: k.StoredAt.UTC(),
 	}
 	out.Path = orNull(dropPath(k))
+	out.Redrives = drivenOut(redrives)
 	return out
 }
 
-func dropShownOut(k drops.Kept) dropShownJSON {
-	out := dropShownJSON{dropJSON: dropOut(k), Body: k.Body}
+func dropShownOut(d shown) dropShownJSON {
+	k := d.Kept
+	out := dropShownJSON{dropJSON: dropOut(k, d.redrives), Body: k.Body, Clash: d.clash.out()}
 	if k.Body == nil {
 		return out
 	}
@@ -95,36 +134,45 @@ func dropPath(k drops.Kept) string {
 	}
 }
 
-func printDrops(cmd *cobra.Command, list []drops.Kept, more, asJSON bool) error {
+func printDrops(cmd *cobra.Command, list listed, asJSON bool) error {
 	if asJSON {
-		out := make([]dropJSON, len(list))
-		for i, k := range list {
-			out[i] = dropOut(k)
+		out := make([]dropJSON, len(list.drops))
+		for i, k := range list.drops {
+			out[i] = dropOut(k, list.redrives[k.ID])
 		}
-		return printJSON(cmd, map[string]any{"drops": out, "more": more})
+		return printJSON(cmd, map[string]any{"drops": out, "more": list.more})
 	}
-	if len(list) == 0 {
+	if len(list.drops) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no drops")
 		return nil
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RECEIVED\tPROVIDER\tREASON\tCOUNT\tEVENT\tID\tDETAIL")
-	for _, k := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", k.ReceivedAt.UTC().Format(time.RFC3339), k.Provider, k.Reason,
-			k.Count, orDash(harmless(k.EventType)), k.ID, harmless(k.Detail))
+	fmt.Fprintln(w, "RECEIVED\tPROVIDER\tREASON\tCOUNT\tREDRIVEN\tEVENT\tID\tDETAIL")
+	for _, k := range list.drops {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", k.ReceivedAt.UTC().Format(time.RFC3339), k.Provider, k.Reason,
+			k.Count, orDash(lastOutcome(list.redrives[k.ID])), orDash(harmless(k.EventType)), k.ID, harmless(k.Detail))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if more {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there are more than these %d; raise --limit or narrow the list\n", len(list))
+	if list.more {
+		fmt.Fprintf(cmd.ErrOrStderr(), "there are more than these %d; raise --limit or narrow the list\n", len(list.drops))
 	}
 	return nil
 }
 
+// lastOutcome is what came of a drop when it was last driven again; empty when it never was.
+func lastOutcome(redrives []drops.Redrive) string {
+	if len(redrives) == 0 {
+		return ""
+	}
+	return string(cmp.Or(redrives[len(redrives)-1].Outcome, "begun"))
+}
+
 // printDrop shows a drop to people. What came off the wire must not reach a terminal as it is: a control
 // sequence in it could rewrite what is on the screen.
-func printDrop(out io.Writer, k drops.Kept) error {
+func printDrop(out io.Writer, d shown) error {
+	k := d.Kept
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, line := range [][2]string{
 		{"drop", k.ID.String()},
@@ -145,8 +193,14 @@ func printDrop(out io.Writer, k drops.Kept) error {
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], orDash(line[1]))
 	}
+	for _, r := range d.redrives {
+		fmt.Fprintf(w, "driven again\t%s\n", drivenText(r))
+	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if d.clash != nil {
+		d.clash.print(out)
 	}
 	if k.Body == nil {
 		_, err := fmt.Fprintln(out, "\n"+bodyNotKept)
@@ -161,6 +215,19 @@ func printDrop(out io.Writer, k drops.Kept) error {
 	}
 	fmt.Fprintf(out, "\nbody, %d bytes on the wire:\n\n", len(k.Body))
 	return printBody(out, k)
+}
+
+// drivenText is one time that a drop was driven again, in a line.
+func drivenText(r drops.Redrive) string {
+	text := fmt.Sprintf("%s by %s (%s): %s", r.At.UTC().Format(time.RFC3339), harmless(r.By), harmless(r.Why),
+		cmp.Or(string(r.Outcome), "begun, and how it ended was not written down"))
+	if r.Detail != "" {
+		text += ", " + harmless(r.Detail)
+	}
+	if r.Delivery != uuid.Nil {
+		text += ", as delivery " + r.Delivery.String()
+	}
+	return text
 }
 
 // printBody writes the body as text, or else the bytes of the wire as a hex dump.
@@ -184,16 +251,8 @@ func printBody(out io.Writer, k drops.Kept) error {
 // inflated returns the body without its content encoding, up to maxShownText bytes, and whether that is all
 // of it. What cannot be inflated is returned as it came.
 func inflated(k drops.Kept) (body []byte, whole bool) {
-	body = k.Body
-	if encoding := strings.ToLower(strings.TrimSpace(k.ContentEncoding)); encoding == "gzip" || encoding == "x-gzip" {
-		if z, err := gzip.NewReader(bytes.NewReader(k.Body)); err == nil {
-			plain, err := io.ReadAll(io.LimitReader(z, maxShownText+utf8.UTFMax))
-			if err == nil {
-				body = plain
-			}
-		}
-	}
-	if len(body) <= maxShownText {
+	body, whole = inflate(k.Body, k.ContentEncoding, maxShownText)
+	if whole {
 		return body, true
 	}
 	cut := maxShownText
@@ -201,6 +260,21 @@ func inflated(k drops.Kept) (body []byte, whole bool) {
 		cut--
 	}
 	return body[:cut], false
+}
+
+// inflate returns a body without its content encoding; whole is false when it is longer than limit, of which
+// a few bytes more are returned then. What cannot be inflated is returned as it came.
+func inflate(wire []byte, encoding string, limit int) (body []byte, whole bool) {
+	body = wire
+	if encoding := strings.ToLower(strings.TrimSpace(encoding)); encoding == "gzip" || encoding == "x-gzip" {
+		if z, err := gzip.NewReader(bytes.NewReader(wire)); err == nil {
+			plain, err := io.ReadAll(io.LimitReader(z, int64(limit)+utf8.UTFMax))
+			if err == nil {
+				body = plain
+			}
+		}
+	}
+	return body, len(body) <= limit
 }
 
 // isText reports whether the body may be written to a terminal as it is.

@@ -101,6 +101,7 @@ func TestDropsListPrintsOneJSONObject(t *testing.T) {
 		"verifier_id": "019c3f2b-0000-7000-8000-000000000001", "path": "/webhooks/slack/sources/main",
 		"request_id": "019c3f2b-0000-7000-8000-000000000002", "position": 0.0, "delivery_key": "", "event_type": "message",
 		"request_hash": "c1:00", "count": 3.0, "received_at": "2026-03-01T12:00:00Z",
+		"redrives": []any{},
 	}
 	if diff := cmp.Diff(want, got.Drops[0]); diff != "" {
 		t.Errorf("drop (-want +got):\n%s", diff)

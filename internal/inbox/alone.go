@@ -16,15 +16,36 @@ const (
 	lastPause  = 200 * time.Millisecond
 )
 
-// later settles a delivery on its own, beside the batches: what it waits for must not hold up others.
-// decide says that a claim stands in its way which only the plane's full form can judge.
-func (b *Inbox) later(r *row, decide bool) {
-	b.straggling.Go(func() { b.settleAlone(r, decide) })
+// apart says which rows are settled together once they are settled beside the batches: each claim alone, and
+// the drops of one request as one, because each transaction that keeps some of them keeps the request.
+func apart(rows []*row) [][]*row {
+	groups := make([][]*row, 0, len(rows))
+	ofRequest := make(map[*entry]int)
+	for _, r := range rows {
+		if r.drop == nil {
+			groups = append(groups, []*row{r})
+			continue
+		}
+		i, ok := ofRequest[r.entry]
+		if !ok {
+			i = len(groups)
+			ofRequest[r.entry] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], r)
+	}
+	return groups
 }
 
-// settleAlone repeats until the delivery has an ending or its deadline is over.
-func (b *Inbox) settleAlone(r *row, decide bool) {
-	over := time.NewTimer(time.Until(r.entry.work.Deadline))
+// later settles a delivery, or the drops of one request, beside the batches: what it waits for must not hold
+// up others. decide says that a claim stands in its way which only the plane's full form can judge.
+func (b *Inbox) later(rows []*row, decide bool) {
+	b.straggling.Go(func() { b.settleAlone(rows, decide) })
+}
+
+// settleAlone repeats until the rows have their endings or their deadline is over.
+func (b *Inbox) settleAlone(rows []*row, decide bool) {
+	over := time.NewTimer(time.Until(rows[0].entry.work.Deadline))
 	defer over.Stop()
 	var err error
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -32,49 +53,60 @@ func (b *Inbox) settleAlone(r *row, decide bool) {
 		case b.alone <- struct{}{}:
 			var again bool
 			for again = true; again; {
-				again, decide, err = b.tryAlone(r, decide)
+				again, decide, err = b.tryAlone(rows, decide)
 			}
 			<-b.alone
 			if err == nil {
 				return
 			}
 		case <-over.C:
-			b.giveUp(r, err)
+			b.giveUp(rows, err)
 			return
 		}
 		select {
 		case <-time.After(pause):
 		case <-over.C:
-			b.giveUp(r, err)
+			b.giveUp(rows, err)
 			return
 		}
 	}
 }
 
-// tryAlone makes one attempt. again: something was learnt, and the next attempt differs; otherwise the
-// delivery has ended, or there is an error that time may mend.
-func (b *Inbox) tryAlone(r *row, decide bool) (again, decideNext bool, err error) {
+// tryAlone makes one attempt. again: something was learnt, and the next attempt differs; otherwise the rows
+// have ended or are on their way elsewhere, or there is an error that time may mend.
+func (b *Inbox) tryAlone(rows []*row, decide bool) (again, decideNext bool, err error) {
+	first := rows[0] // of a claim there is no other
 	verdicts, err := b.attempt(func(ctx context.Context) ([]idempotency.Verdict, error) {
-		if decide && r.drop == nil {
-			return b.decide(ctx, r)
+		if decide && first.drop == nil {
+			return b.decide(ctx, first)
 		}
-		return b.transact(ctx, []*row{r})
+		return b.transact(ctx, rows)
 	})
 	switch {
 	case err == nil:
-		judged := b.judge(r, verdicts[0])
+		judged := ended
+		for i, r := range rows {
+			judged = b.judge(r, verdicts[i])
+		}
 		return judged != ended, judged == toDecide, nil
+	case isRefusal(err) && len(rows) > 1:
+		b.later(rows[:len(rows)/2], false)
+		b.later(rows[len(rows)/2:], false)
+		return false, false, nil
 	case isRefusal(err):
-		return b.refuse(r, err), decide, nil
+		return b.refuse(first, err), decide, nil
 	case isMissingDay(err) && b.makeDay():
 		return true, decide, nil
 	}
 	return false, decide, err
 }
 
-func (b *Inbox) giveUp(r *row, err error) {
-	b.log.Error("delivery not settled in time", "provider", r.provider(), "request_id", r.entry.work.Request.ID, "err", err)
-	b.fail(r)
+func (b *Inbox) giveUp(rows []*row, err error) {
+	b.log.Error("delivery not settled in time", "provider", rows[0].provider(),
+		"request_id", rows[0].entry.work.Request.ID, "deliveries", len(rows), "err", err)
+	for _, r := range rows {
+		b.fail(r)
+	}
 }
 
 // decide settles one delivery with the plane's full form: a lease that passed is reclaimed, a row past its

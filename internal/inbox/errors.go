@@ -38,3 +38,6 @@ func isRefusal(err error) bool {
 }
 
 func isLockTimeout(err error) bool { return code(err) == "55P03" }
+
+// isReadOnly reports that the server takes no writes: it has become a standby.
+func isReadOnly(err error) bool { return code(err) == "25006" }

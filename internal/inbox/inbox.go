@@ -38,6 +38,7 @@ const (
 	statementTimeout = 5 * time.Second
 	idleTimeout      = 5 * time.Second
 	roundTrip        = 8 * time.Second // the whole of it, on this side
+	reconnectEvery   = time.Second
 )
 
 // Inbox is the Settler of the gate. It is safe for concurrent use.
@@ -55,6 +56,9 @@ type Inbox struct {
 	alone      chan struct{}
 	working    sync.WaitGroup // committers
 	straggling sync.WaitGroup // deliveries that are settled alone
+
+	connections sync.Mutex
+	reconnected time.Time // when all connections were given up last
 }
 
 var _ providers.Settler = (*Inbox)(nil)
@@ -102,7 +106,7 @@ func (b *Inbox) Settle(work *providers.Work, done func([]providers.Ending)) erro
 	e := &entry{
 		work:    work,
 		done:    done,
-		bytes:   int64(len(work.Request.Body)),
+		bytes:   sizeOf(work),
 		queue:   b.queue,
 		endings: make([]providers.Ending, len(work.Items)),
 		open:    len(work.Items),

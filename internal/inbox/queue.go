@@ -19,6 +19,23 @@ type entry struct {
 	open    int
 }
 
+// sizeOf is how many bytes a request and its deliveries hold, about. What was inflated is no part of the
+// request's own bytes, and a delivery's texts may be as long as a body is.
+func sizeOf(work *providers.Work) int64 {
+	n := len(work.Request.Body)
+	for i := range work.Items {
+		item := &work.Items[i]
+		n += len(item.VendorID) + len(item.Type) + len(item.OrderingKey)
+		if work.Request.ContentEncoding != "" {
+			n += len(item.Body)
+		}
+		for _, named := range item.Named {
+			n += 2*16 + len(named.Value) // its two strings; its name is one of few
+		}
+	}
+	return int64(n)
+}
+
 // end gives one delivery its ending. The last one releases the request's place in the queue and tells
 // the gate.
 func (e *entry) end(i int, ending providers.Ending) {

@@ -32,8 +32,8 @@ func (b *Inbox) settle(rows []*row) {
 		b.settle(rows)
 	default:
 		b.log.Warn("batch not settled, its deliveries are settled alone", "deliveries", len(rows), "err", err)
-		for _, r := range rows {
-			b.later(r, false)
+		for _, together := range apart(rows) {
+			b.later(together, false)
 		}
 	}
 }
@@ -45,7 +45,22 @@ func (b *Inbox) attempt(transact func(context.Context) ([]idempotency.Verdict, e
 	started := time.Now()
 	verdicts, err := transact(ctx)
 	b.metrics.duration.Observe(time.Since(started).Seconds())
+	if err != nil && (ctx.Err() != nil || isReadOnly(err)) {
+		b.reconnect()
+	}
 	return verdicts, err
+}
+
+// reconnect gives up every connection there is, for new ones: after a failover they may all lead to a server
+// that is gone without a word, each good for one time-out, or to one that takes no writes any more, which
+// would keep them for as long as they live. At most once in a while, because new ones may lead there too.
+func (b *Inbox) reconnect() {
+	b.connections.Lock()
+	defer b.connections.Unlock()
+	if time.Since(b.reconnected) >= reconnectEvery {
+		b.pool.Reset()
+		b.reconnected = time.Now()
+	}
 }
 
 // conclude ends the rows that their verdicts decide. It returns those that turned out to be a mismatch,
@@ -56,7 +71,7 @@ func (b *Inbox) conclude(rows []*row, verdicts []idempotency.Verdict) (again []*
 		case toKeep:
 			again = append(again, r)
 		case toDecide:
-			b.later(r, true)
+			b.later([]*row{r}, true)
 		}
 	}
 	return again

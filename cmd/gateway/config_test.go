@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -70,4 +72,13 @@ func TestConfigCheckConnects(t *testing.T) {
 	check(newCLI(t), exitUnreachable, "fsync")
 	// What is wrong already is not tried.
 	check(cliFor(t, "", testKey), exitConfig, "DATABASE_URL")
+}
+
+func TestAProblemThatStandsAloneIsNotLost(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[int]error{0: nil, 1: io.EOF, 2: withStatus(exitConfig, errors.Join(io.EOF, io.ErrNoProgress))} {
+		if got := joined(err); len(got) != want {
+			t.Errorf("%v is taken apart into %q, want %d", err, got, want)
+		}
+	}
 }

@@ -62,7 +62,7 @@ func scraped(t *testing.T) map[string]family {
 	}
 	reg, pool := prometheus.NewRegistry(), devdb.Pool(t)
 	registerProcess(reg, pool)
-	g, err := newGateway(t.Context(), cfg, pool, keys, reg, slog.New(slog.DiscardHandler))
+	g, err := newGateway(t.Context(), base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,11 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-func TestKeysAreLookedUpListedAndFoundStuck(t *testing.T) {
-	t.Parallel()
-	c := newCLI(t)
+// toolKeys is a command line on a database with two keys of a tool: a completed one, and a claim whose
+// worker is gone.
+func toolKeys(t *testing.T) (*cli, uuid.UUID) {
+	t.Helper()
+	c, org := newCLI(t), uuid.New()
 	pool, err := pgxpool.New(t.Context(), c.url)
 	if err != nil {
 		t.Fatal(err)
@@ -25,9 +27,7 @@ func TestKeysAreLookedUpListedAndFoundStuck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	org := uuid.New()
 	claim := func(step int64) *idempotency.Claim {
-		t.Helper()
 		key, err := idempotency.ToolKey("job_17", step, "send")
 		if err != nil {
 			t.Fatal(err)
@@ -38,23 +38,28 @@ func TestKeysAreLookedUpListedAndFoundStuck(t *testing.T) {
 		}
 		return o.Claim
 	}
-	done := claim(3)
-	if _, err := plane.Complete(t.Context(), done, idempotency.Answer{Resource: idempotency.ResourceRef{Type: "message", ID: "m-1"}}); err != nil {
+	if _, err := plane.Complete(t.Context(), claim(3), idempotency.Answer{Resource: idempotency.ResourceRef{Type: "message", ID: "m-1"}}); err != nil {
 		t.Fatal(err)
 	}
 	claim(4)
 	if _, err := pool.Exec(t.Context(), `UPDATE agent.idempotency_keys SET lease_expires_at = now() - interval '1 hour' WHERE key = 'job_17:4:send'`); err != nil {
 		t.Fatal(err)
 	}
+	return c, org
+}
 
-	type key struct {
-		Key      string
-		Status   string
-		Resource struct{ Type, ID string }
-		Safe     bool   `json:"redrive_safe"`
-		Why      string `json:"redrive_why"`
-	}
-	show := func(name string) (k key) {
+type shownKey struct {
+	Key      string
+	Status   string
+	Resource struct{ Type, ID string }
+	Safe     bool   `json:"redrive_safe"`
+	Why      string `json:"redrive_why"`
+}
+
+func TestAKeyIsLookedUp(t *testing.T) {
+	t.Parallel()
+	c, org := toolKeys(t)
+	show := func(name string) (k shownKey) {
 		t.Helper()
 		got := c.run("keys", "show", "--organization", org.String(), "--scope", "tool.email.send", name, "--json")
 		if err := json.Unmarshal([]byte(got.stdout), &k); err != nil || got.status != 0 {
@@ -74,8 +79,12 @@ func TestKeysAreLookedUpListedAndFoundStuck(t *testing.T) {
 	if got := c.run("keys", "show", "--organization", uuid.NewString(), "--scope", "tool.email.send", "job_17:3:send"); got.status != exitFailed || got.stdout != "" {
 		t.Errorf("another organization: %d %s", got.status, got.stdout)
 	}
+}
 
-	var list struct{ Keys []key }
+func TestKeysAreListedAndFoundStuck(t *testing.T) {
+	t.Parallel()
+	c, org := toolKeys(t)
+	var list struct{ Keys []shownKey }
 	for _, tt := range []struct {
 		args []string
 		want string

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -100,6 +102,11 @@ func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool,
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
+		// Not pgx's own text: it quotes the URL's user, where a mistyped URL has its password.
+		var failed *pgconn.ConnectError
+		if errors.As(err, &failed) {
+			err = failed.Unwrap()
+		}
 		return nil, withStatus(exitUnreachable, fmt.Errorf("PostgreSQL at DATABASE_URL does not answer: %w", err))
 	}
 	return pool, nil

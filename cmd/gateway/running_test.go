@@ -68,7 +68,7 @@ func startGatewayOn(t *testing.T, url string, edit ...func(*configs.Config)) *ru
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := newGateway(ctx, cfg, pool, keys, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	g, err := newGateway(ctx, base{cfg: cfg, pool: pool, keys: keys, reg: prometheus.NewRegistry(), log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func serveCommand() *cobra.Command {
 		Short: "Receive webhooks until SIGTERM",
 		Long: "Receive webhooks until SIGTERM or SIGINT, then finish and answer what was begun and exit with status 0.\n" +
 			"Needs DATABASE_URL and GATEWAY_SECRETS_KEY; the schema must be there (gateway migrate up).",
-		Args: cobra.NoArgs,
+		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := settings(cmd, "DATABASE_URL", "GATEWAY_SECRETS_KEY")
 			if err != nil {
@@ -76,7 +76,7 @@ func serve(ctx context.Context, cfg configs.Config, log *slog.Logger, ready func
 	relaxCollector(cfg)
 	reg := prometheus.NewRegistry()
 	registerProcess(reg, pool)
-	g, err := newGateway(ctx, cfg, pool, keys, reg, log)
+	g, err := newGateway(ctx, base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: log})
 	if err != nil {
 		return err
 	}
@@ -98,10 +98,18 @@ func checkDatabase(ctx context.Context, cfg configs.Config, pool *pgxpool.Pool, 
 	return withStatus(exitConfig, jobs.CheckKeys(ctx, pool, keys))
 }
 
+// base is what the parts of a gateway stand on.
+type base struct {
+	cfg  configs.Config
+	pool *pgxpool.Pool
+	keys *jobs.Keys
+	reg  *prometheus.Registry
+	log  *slog.Logger
+}
+
 // gateway is the parts of a running gateway, in the order of the flow.
 type gateway struct {
-	cfg       configs.Config
-	log       *slog.Logger
+	base
 	receiver  *providers.Receiver
 	directory *jobs.Directory
 	inbox     *inbox.Inbox
@@ -109,44 +117,44 @@ type gateway struct {
 	admin     *admin
 }
 
-func newGateway(ctx context.Context, cfg configs.Config, pool *pgxpool.Pool, keys *jobs.Keys, reg *prometheus.Registry, log *slog.Logger) (*gateway, error) {
+func newGateway(ctx context.Context, b base) (*gateway, error) {
 	vendors := wired()
 	names := make([]string, len(vendors))
 	for i, v := range vendors {
 		names[i] = v.Name()
 	}
-	plane := idempotency.NewService(pool, idempotency.Options{})
-	partitions := inbox.NewPartitions(pool)
+	plane := idempotency.NewService(b.pool, idempotency.Options{})
+	partitions := inbox.NewPartitions(b.pool)
 	if _, err := partitions.Ensure(ctx); err != nil {
 		return nil, err
 	}
-	directory := jobs.NewDirectory(pool, keys, log, reg)
+	directory := jobs.NewDirectory(b.pool, b.keys, b.log, b.reg)
 	ledger := drops.NewLedger(names)
-	reg.MustRegister(ledger)
+	b.reg.MustRegister(ledger)
 
 	box, err := inbox.New(inbox.Deps{
-		Pool: pool, Keys: plane, Partitions: partitions, Registerer: reg, Providers: names, Log: log,
+		Pool: b.pool, Keys: plane, Partitions: partitions, Registerer: b.reg, Providers: names, Log: b.log,
 	}, inbox.Options{
-		QueueDeliveries: cfg.QueueDeliveries,
-		QueueBytes:      cfg.QueueBytes,
-		BatchDeliveries: cfg.BatchDeliveries,
-		BatchBytes:      cfg.BatchBytes,
-		Committers:      cfg.Committers,
+		QueueDeliveries: b.cfg.QueueDeliveries,
+		QueueBytes:      b.cfg.QueueBytes,
+		BatchDeliveries: b.cfg.BatchDeliveries,
+		BatchBytes:      b.cfg.BatchBytes,
+		Committers:      b.cfg.Committers,
 	})
 	if err != nil {
 		return nil, err
 	}
-	gate := providers.NewGate(vendors, directory, box, ledger, cfg.MaxInflatedBytes)
+	gate := providers.NewGate(vendors, directory, box, ledger, b.cfg.MaxInflatedBytes)
 	receiver := providers.NewReceiver(vendors, gate, providers.Limits{
-		Body: cfg.MaxBodyBytes, BodyBudget: cfg.BodyBudgetBytes, Read: cfg.ReadTimeout, Settle: cfg.SettleTimeout,
-	}, providers.Deps{Registerer: reg, Log: log})
-	sweeper, err := inbox.NewSweeper(pool, inbox.Retention{Inbox: cfg.InboxRetention, Drops: cfg.DropsRetention}, reg, log)
+		Body: b.cfg.MaxBodyBytes, BodyBudget: b.cfg.BodyBudgetBytes, Read: b.cfg.ReadTimeout, Settle: b.cfg.SettleTimeout,
+	}, providers.Deps{Registerer: b.reg, Log: b.log})
+	sweeper, err := inbox.NewSweeper(b.pool, inbox.Retention{Inbox: b.cfg.InboxRetention, Drops: b.cfg.DropsRetention}, b.reg, b.log)
 	if err != nil {
 		return nil, err
 	}
 	return &gateway{
-		cfg: cfg, log: log, receiver: receiver, directory: directory, inbox: box, sweeper: sweeper,
-		admin: newAdmin(cfg, reg, directory),
+		base: b, receiver: receiver, directory: directory, inbox: box, sweeper: sweeper,
+		admin: newAdmin(b.cfg, b.reg, directory),
 	}, nil
 }
 

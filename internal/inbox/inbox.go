@@ -131,6 +131,7 @@ func (b *Inbox) commit() {
 			return
 		}
 		b.settle(b.rowsOf(entries))
+		b.queue.finished()
 	}
 }
 

@@ -56,18 +56,59 @@ type queue struct {
 	maxItems int
 	maxBytes int64
 
-	mu      sync.Mutex
-	filled  sync.Cond
-	waiting []*entry
-	items   int
-	bytes   int64
-	closed  bool
+	mu            sync.Mutex
+	filled        sync.Cond
+	waiting       []*entry
+	gathered      int // deliveries of waiting
+	gatheredBytes int64
+	running       int       // transactions under way
+	begun         time.Time // when the last of them began
+	alarm         *time.Timer
+	alarmed       bool
+	items         int
+	bytes         int64
+	closed        bool
 }
+
+// What a transaction must be worth to be begun beside another one: a transaction of a few deliveries costs
+// the database nearly as much as one of many, and the other may end at any moment and take them along. One
+// that takes long is not waited for. 64 and 20 ms are guesses that measured well.
+const (
+	worthwhile      = 64
+	worthwhileBytes = 1 << 20
+	long            = 20 * time.Millisecond
+)
 
 func newQueue(maxItems int, maxBytes int64) *queue {
 	q := &queue{maxItems: maxItems, maxBytes: maxBytes}
 	q.filled.L = &q.mu
+	q.alarm = time.AfterFunc(time.Hour, q.ring)
+	q.alarm.Stop()
 	return q
+}
+
+// ready reports whether a committer should take what waits: at once when none is at work.
+func (q *queue) ready() bool {
+	return len(q.waiting) > 0 && (q.running == 0 || q.closed ||
+		q.gathered >= worthwhile || q.gatheredBytes >= worthwhileBytes || time.Since(q.begun) >= long)
+}
+
+// tell wakes a committer when there is work for one, or sees that it happens in time.
+func (q *queue) tell() {
+	switch {
+	case q.ready():
+		q.filled.Signal()
+	case len(q.waiting) > 0 && !q.alarmed:
+		q.alarmed = true
+		q.alarm.Reset(long - time.Since(q.begun))
+	}
+}
+
+func (q *queue) ring() {
+	q.mu.Lock()
+	q.alarmed = false
+	q.tell()
+	q.mu.Unlock()
 }
 
 // put refuses an entry that would pass a bound, unless the queue is empty: a request that is larger
@@ -82,16 +123,18 @@ func (q *queue) put(e *entry) bool {
 	q.items += n
 	q.bytes += e.bytes
 	q.waiting = append(q.waiting, e)
-	q.filled.Signal()
+	q.gathered += n
+	q.gatheredBytes += e.bytes
+	q.tell()
 	return true
 }
 
-// take waits for an entry, then takes what has gathered, up to the bounds of one transaction. It
-// returns nil once the queue is closed and empty.
+// take waits for work, then takes what has gathered, up to the bounds of one transaction. It returns nil
+// once the queue is closed and empty. The caller says when it has ended what it took, with finished.
 func (q *queue) take(maxItems int, maxBytes int64) []*entry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.waiting) == 0 {
+	for !q.ready() {
 		if q.closed {
 			return nil
 		}
@@ -112,10 +155,22 @@ func (q *queue) take(maxItems int, maxBytes int64) []*entry {
 	rest := copy(q.waiting, q.waiting[n:])
 	clear(q.waiting[rest:])
 	q.waiting = q.waiting[:rest]
-	if rest > 0 {
-		q.filled.Signal()
+	for _, e := range taken {
+		q.gathered -= len(e.work.Items)
+		q.gatheredBytes -= e.bytes
 	}
+	q.running++
+	q.begun = time.Now()
+	q.tell()
 	return taken
+}
+
+// finished says that a transaction is over, and lets what waited for it go.
+func (q *queue) finished() {
+	q.mu.Lock()
+	q.running--
+	q.tell()
+	q.mu.Unlock()
 }
 
 func (q *queue) release(e *entry) {

@@ -31,6 +31,7 @@ const (
 	large      = "1 MB"
 	zipped     = "gzip"
 	deltas     = "100 deltas"
+	settleOnly = "settle" // for trials
 	beside     = "the other gateway"
 )
 
@@ -41,6 +42,9 @@ func (b *bench) rows(ctx context.Context) error {
 	}
 	if b.beside != "" {
 		return b.trial(ctx)
+	}
+	if b.only == settleOnly {
+		return b.inTurn(ctx, b.rounds, segment{settling, b.settlingAlone})
 	}
 	for _, g := range []struct {
 		name    string
@@ -165,6 +169,7 @@ func (b *bench) byPgbench(clients *int, pipelined bool) func(context.Context, *r
 		if err != nil {
 			return err
 		}
+		cpu := b.world.PostgresCPU()
 		if s.Value, err = b.world.Pgbench(ctx, b.db, *clients, pipelined, b.each); err != nil {
 			return err
 		}
@@ -172,7 +177,7 @@ func (b *bench) byPgbench(clients *int, pipelined bool) func(context.Context, *r
 		if err != nil {
 			return err
 		}
-		s.WAL = after - wal
+		s.WAL, s.PostgresCPU = after-wal, b.world.PostgresCPU()-cpu
 		s.Deliveries, _, err = b.db.Kept(ctx)
 		return err
 	}

@@ -139,14 +139,19 @@ func (p *Process) Resident() int64 {
 	return kib << 10
 }
 
-func cpuOf(pid int) time.Duration {
-	fields := statOf(pid)
-	if len(fields) < 13 {
-		return 0
+func cpuOf(pid int) time.Duration { return ticks(pid, 11, 12) }
+
+// ticks adds up times of a process's stat.
+func ticks(pid int, fields ...int) time.Duration {
+	stat := statOf(pid)
+	var sum int64
+	for _, f := range fields {
+		if f < len(stat) {
+			n, _ := strconv.ParseInt(stat[f], 10, 64) // what is no number is no time
+			sum += n
+		}
 	}
-	user, _ := strconv.ParseInt(fields[11], 10, 64)
-	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * time.Second / ticksPerSecond
+	return time.Duration(sum) * time.Second / ticksPerSecond
 }
 
 // statOf are the fields of a process's stat from the third on: the second, its name, may have blanks.
@@ -158,7 +163,7 @@ func statOf(pid int) []string {
 	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 }
 
-// PostgresCPU is what the server's processes that live have used so far.
+// PostgresCPU is what the server's processes have used so far, also those that have ended.
 func (w *World) PostgresCPU() time.Duration {
 	text, err := os.ReadFile(filepath.Join(w.DataDir(), "data", "postmaster.pid"))
 	if err != nil {
@@ -169,8 +174,8 @@ func (w *World) PostgresCPU() time.Duration {
 	if err != nil {
 		return 0
 	}
-	sum := cpuOf(postmaster)
-	entries, _ := os.ReadDir("/proc") // without it there is no figure
+	sum := ticks(postmaster, 11, 12, 13, 14) // the last two are of children that have ended
+	entries, _ := os.ReadDir("/proc")        // without it there is no figure
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {

@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ type exchange struct {
 	c        echo.Context
 	provider string
 	arrived  time.Time
+	deadline time.Time // when the vendor is answered at the latest; known once the body is whole
 	target   Target
 	body     []byte // what was read of it; the budget has it back at the end
 	bytes    int
@@ -27,6 +29,11 @@ type exchange struct {
 	items    []Item
 	endings  []Ending
 	note     string
+}
+
+// patience is the context of all that the vendor waits for. Its hanging up changes nothing.
+func (x *exchange) patience() (context.Context, context.CancelFunc) {
+	return context.WithDeadline(context.WithoutCancel(x.c.Request().Context()), x.deadline)
 }
 
 // retryAfter is what a 503 asks for, in seconds. Vendors have schedules of their own; proxies may listen.

@@ -156,10 +156,13 @@ func (d *directory) job(is func(*jobs.Job) bool) (*jobs.Job, bool) {
 	return nil, false
 }
 
-func (d *directory) Refresh(context.Context, time.Time) error {
+func (d *directory) Refresh(ctx context.Context, _ time.Time) error {
 	d.mu.Lock()
 	d.refreshes++
 	d.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if d.onRefresh != nil {
 		return d.onRefresh(d)
 	}
@@ -233,6 +236,12 @@ type door struct {
 
 func newDoor(t *testing.T, list ...providers.Provider) *door {
 	t.Helper()
+	return newDoorWithin(t, 128<<10, list...)
+}
+
+// newDoorWithin is newDoor with a budget for all bodies.
+func newDoorWithin(t *testing.T, budget int64, list ...providers.Provider) *door {
+	t.Helper()
 	if list == nil {
 		list = []providers.Provider{acme{}}
 	}
@@ -251,7 +260,7 @@ func newDoor(t *testing.T, list ...providers.Provider) *door {
 	log := slog.New(slog.NewJSONHandler(d.logged, nil))
 	d.gate = providers.NewGate(list, d.directory, d.settler, ledger, 1<<20)
 	receiver := providers.NewReceiver(list, d.gate, providers.Limits{
-		Body: 64 << 10, BodyBudget: 128 << 10, Read: time.Second, Settle: time.Second,
+		Body: 64 << 10, BodyBudget: budget, Read: time.Second, Settle: time.Second,
 	}, providers.Deps{Registerer: d.reg, Log: log})
 	e := echo.New()
 	receiver.Mount(e)

@@ -11,8 +11,8 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// ErrOverloaded is a Settler's answer when its queue is full.
-var ErrOverloaded = errors.New("settle queue is full")
+// ErrOverloaded is a Settler's answer when its queue is full, and the gate's when it has no room either.
+var ErrOverloaded = errors.New("no room for another request")
 
 // Settler gives every delivery of a request its ending, durably.
 type Settler interface {
@@ -66,6 +66,7 @@ type Gate struct {
 	settler     Settler
 	ledger      *drops.Ledger
 	maxInflated int64
+	room        chan struct{} // holds one for each large body that is being taken apart
 }
 
 // NewGate returns a gate for the providers given. maxInflated bounds, in bytes, what a compressed body may
@@ -75,7 +76,10 @@ func NewGate(list []Provider, directory Directory, settler Settler, ledger *drop
 	for _, p := range list {
 		byName[p.Name()] = p
 	}
-	return &Gate{providers: byName, directory: directory, settler: settler, ledger: ledger, maxInflated: maxInflated}
+	return &Gate{
+		providers: byName, directory: directory, settler: settler, ledger: ledger,
+		maxInflated: maxInflated, room: make(chan struct{}, largeAtOnce()),
+	}
 }
 
 // Admission is a request on its way through the gate.
@@ -87,10 +91,18 @@ type Admission struct {
 }
 
 // Admit takes a request that the vendor has just sent to its endings. It answers ErrOverloaded when the
-// settler has no room; the deliveries are then counted as failed. The caller may stop waiting for the
-// endings at any time: they are counted when the settler knows them.
+// settler has no room, or when there was none to take a large body apart until ctx ended; the deliveries are
+// then counted as failed, an unread body as one. The caller may stop waiting for the endings at any time: they
+// are counted when the settler knows them.
 func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Admission, error) {
-	items := g.Read(ctx, req)
+	body, leave, err := g.unpack(ctx, req)
+	defer leave() // once the settler bounds what was made of the body
+	if errors.Is(err, ErrOverloaded) {
+		g.ledger.Receive(req.Provider, 1)
+		g.ledger.End(req.Provider, drops.Tally{Failed: 1})
+		return &Admission{Items: make([]Item, 1)}, err
+	}
+	items := g.resolveAll(ctx, req, g.split(req, body, err))
 	g.ledger.Receive(req.Provider, len(items))
 	return g.settle(req, items, deadline)
 }
@@ -104,7 +116,9 @@ func (g *Gate) Recover(req *Request, items []Item, deadline time.Time) (*Admissi
 
 // Read says where each delivery of a request belongs as things stand now. It counts and stores nothing.
 func (g *Gate) Read(ctx context.Context, req *Request) []Item {
-	return g.resolveAll(ctx, req, g.split(req))
+	body, leave, err := g.unpack(context.WithoutCancel(ctx), req)
+	defer leave()
+	return g.resolveAll(ctx, req, g.split(req, body, err))
 }
 
 // settle hands deliveries that were counted on their way to the settler, and counts their endings.
@@ -121,27 +135,6 @@ func (g *Gate) settle(req *Request, items []Item, deadline time.Time) (*Admissio
 		return a, err
 	}
 	return a, nil
-}
-
-// split takes the request apart into its deliveries. What cannot be read is one malformed delivery.
-func (g *Gate) split(req *Request) []Item {
-	body, err := inflate(req.ContentEncoding, req.Body, g.maxInflated)
-	var deliveries []Delivery
-	if err == nil {
-		deliveries, err = g.providers[req.Provider].Parse(req.ContentType, body)
-	}
-	if err == nil && len(deliveries) > MaxDeliveries {
-		err = errTooMany
-	}
-	if err != nil {
-		return []Item{{Reason: drops.Malformed, Detail: err.Error()}}
-	}
-	items := make([]Item, len(deliveries))
-	for i := range deliveries {
-		items[i].Delivery = deliveries[i]
-		items[i].Position = i
-	}
-	return items
 }
 
 // resolveAll finds each item's job. A job that nobody holds may only be news: the directory is asked once

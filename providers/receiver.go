@@ -1,10 +1,10 @@
 package providers
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"time"
 
@@ -21,7 +21,7 @@ type Limits struct {
 	Body       int64         // bytes of one body on the wire
 	BodyBudget int64         // bytes of all bodies in memory
 	Read       time.Duration // for a body to arrive
-	Settle     time.Duration // from a request's arrival to its answer, at the latest
+	Settle     time.Duration // from when a body is whole to its answer, at the latest
 }
 
 // Receiver is the public URL space: it takes bytes to a verified Request, and its endings to a status.
@@ -31,6 +31,7 @@ type Receiver struct {
 	gate      *Gate
 	limits    Limits
 	bodies    *budget
+	trials    chan struct{} // holds one for each body that many secrets are tried on
 	metrics   *metrics
 	log       *slog.Logger
 	observer  Observer
@@ -51,6 +52,7 @@ func NewReceiver(list []Provider, gate *Gate, limits Limits, deps Deps) *Receive
 		gate:      gate,
 		limits:    limits,
 		bodies:    newBudget(limits.BodyBudget),
+		trials:    make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		metrics:   newMetrics(deps.Registerer, list),
 		log:       deps.Log,
 		observer:  deps.Observer,
@@ -110,11 +112,12 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 	if err != nil {
 		return r.refuse(x, err)
 	}
-	if prober, ok := p.(Prober); ok && prober.Probe(contentType, body) {
+	x.deadline = time.Now().Add(r.limits.Settle)
+	if prober, ok := p.(Prober); ok && len(body) <= MaxProbe && x.target != (Target{}) && prober.Probe(contentType, body) {
 		return r.handshake(x, "")
 	}
 
-	verifier, err := r.verify(req.Context(), p, x, proof, body)
+	verifier, err := r.verify(p, x, proof)
 	if err != nil {
 		return r.refuse(x, err)
 	}
@@ -141,12 +144,11 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 // admit hands a verified request to the gate and waits for its endings, until the vendor's patience ends.
 // A vendor that hangs up changes nothing: what it sent is settled all the same.
 func (r *Receiver) admit(x *exchange, req *Request) error {
-	deadline := x.arrived.Add(r.limits.Settle)
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(x.c.Request().Context()), deadline)
+	ctx, cancel := x.patience()
 	defer cancel()
 
 	x.request = req
-	admission, err := r.gate.Admit(ctx, req, deadline)
+	admission, err := r.gate.Admit(ctx, req, x.deadline)
 	x.items = admission.Items
 	if err != nil {
 		return r.unsettled(x, "overloaded")
@@ -154,7 +156,11 @@ func (r *Receiver) admit(x *exchange, req *Request) error {
 	select {
 	case <-admission.Ended:
 	case <-ctx.Done():
-		return r.unsettled(x, "no ending within the time allowed")
+		select {
+		case <-admission.Ended: // at the last instant: of two that are ready select takes either
+		default:
+			return r.unsettled(x, "no ending within the time allowed")
+		}
 	}
 	x.endings = admission.Endings
 	for _, ending := range x.endings {
@@ -203,11 +209,15 @@ func target(c echo.Context) Target {
 	return Target{Job: id}
 }
 
+// maxLines is how many lines of one header are kept. They are stored with each delivery of a request.
+const maxLines = 4
+
 // allowed keeps the header lines that may be stored with a delivery.
 func allowed(h http.Header, names []string) []Header {
 	kept := make([]Header, 0, len(names))
 	for _, name := range names {
-		for _, value := range h.Values(name) {
+		values := h.Values(name)
+		for _, value := range values[:min(len(values), maxLines)] {
 			kept = append(kept, Header{Name: name, Value: value})
 		}
 	}

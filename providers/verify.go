@@ -1,8 +1,8 @@
 package providers
 
 import (
-	"context"
 	"errors"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -16,7 +16,8 @@ var (
 	errUnconfirmed = errors.New("mismatch could not be confirmed")
 )
 
-// holder is who may have signed a request.
+// holder is who may have signed a request. Two are equal only if their secrets are the same: a change of the
+// directory makes a new keyring.
 type holder struct {
 	verifier jobs.Verifier
 	keyring  *jobs.Keyring
@@ -25,49 +26,84 @@ type holder struct {
 // verify finds whose secret signed the body. A mismatch is final only after a look at the directory that
 // began after the request came: a secret set a moment ago at another gateway is then known here, and a
 // vendor that never repeats a refused call loses nothing.
-func (r *Receiver) verify(ctx context.Context, p Provider, x *exchange, proof Proof, body []byte) (jobs.Verifier, error) {
-	for fresh := false; ; fresh = true {
-		holders, known := r.holders(p, x.target)
-		verifier, ok, doubt := r.try(p, holders, proof, body)
-		switch {
-		case ok:
-			return verifier, nil
-		case !fresh:
-			if r.directory.Refresh(ctx, x.arrived) != nil {
-				return jobs.Verifier{}, errUnconfirmed
-			}
-		case known && doubt != nil:
-			return jobs.Verifier{}, doubt
-		default:
-			return jobs.Verifier{}, errMismatch
-		}
+func (r *Receiver) verify(p Provider, x *exchange, proof Proof) (jobs.Verifier, error) {
+	holders, _ := r.holders(p, x.target)
+	verifier, ok, err := r.try(p, x, proof, trial{holders: holders})
+	if ok || err != nil {
+		return verifier, err
 	}
+	ctx, cancel := x.patience()
+	defer cancel()
+	if r.directory.Refresh(ctx, x.arrived) != nil {
+		return jobs.Verifier{}, errUnconfirmed
+	}
+	again, known := r.holders(p, x.target)
+	verifier, ok, err = r.try(p, x, proof, trial{holders: again, failed: holders})
+	if ok || err != nil {
+		return verifier, err
+	}
+	if doubt := doubtOf(again); known && doubt != nil {
+		return jobs.Verifier{}, doubt
+	}
+	return jobs.Verifier{}, errMismatch
 }
 
-// try takes every holder in turn. Where none matches, doubt is the reason why that is not certain.
-func (r *Receiver) try(p Provider, holders []holder, proof Proof, body []byte) (who jobs.Verifier, ok bool, doubt error) {
-	tried := false
-	for _, h := range holders {
-		result := h.keyring.Verify(func(secret string) bool {
-			tried = true
-			return proof.Verify(secret, body)
-		})
+// trial is who may have made a proof.
+type trial struct {
+	holders []holder
+	failed  []holder // of whom it is known that they did not
+}
+
+// manyBytes is how much may be hashed for one request at once. A body is hashed with each secret of each
+// holder, so that a stranger's few megabytes can cost a thousand times as many.
+const manyBytes = 16 << 20
+
+// try takes every holder in turn. One whose keyring is still the one that failed is not tried again.
+func (r *Receiver) try(p Provider, x *exchange, proof Proof, t trial) (who jobs.Verifier, ok bool, err error) {
+	secrets := 0
+	for _, h := range t.holders {
+		if !slices.Contains(t.failed, h) {
+			secrets += len(h.keyring.Secrets)
+		}
+	}
+	if secrets > 1 && secrets*len(x.body) > manyBytes {
+		ctx, cancel := x.patience()
+		defer cancel()
+		select {
+		case r.trials <- struct{}{}:
+			defer func() { <-r.trials }()
+		case <-ctx.Done():
+			return who, false, errOverBudget
+		}
+	}
+	for _, h := range t.holders {
+		if slices.Contains(t.failed, h) {
+			continue
+		}
+		result := h.keyring.Verify(func(secret string) bool { return proof.Verify(secret, x.body) })
 		if result.Matched {
 			r.metrics.verified(p.Name(), result.Previous)
 			return h.verifier, true, nil
 		}
-		switch result.Doubt {
+	}
+	if secrets == 0 && t.failed == nil {
+		// An id that nobody holds takes an HMAC's time, like one that somebody does.
+		proof.Verify("no secret is held for this request", x.body)
+	}
+	return who, false, nil
+}
+
+// doubtOf is why it is not certain that none of the holders signed; nil when it is.
+func doubtOf(holders []holder) (doubt error) {
+	for _, h := range holders {
+		switch h.keyring.Verify(func(string) bool { return false }).Doubt {
 		case jobs.NoSecret, jobs.Sealed:
 			doubt = errNoSecret
 		case jobs.Rotating:
 			doubt = errUnconfirmed
 		}
 	}
-	if !tried {
-		// An id that nobody holds takes an HMAC's time, like one that somebody does.
-		proof.Verify("no secret is held for this request", body)
-	}
-	return jobs.Verifier{}, false, doubt
+	return doubt
 }
 
 // holders lists whose secrets are tried for a target. A job's own secrets, or its source's: never another

@@ -136,6 +136,16 @@ func TestPackagesImportOneWay(t *testing.T) {
 	}
 }
 
+func TestTheLayoutIsAllThere(t *testing.T) {
+	t.Parallel()
+	all := packages(t)
+	for name := range mayImport {
+		if !slices.ContainsFunc(all, func(p pkg) bool { return matches([]string{name}, p.name()) }) {
+			t.Errorf("%s: there is no such package", name)
+		}
+	}
+}
+
 // ours returns the folders of those imports that are of the package's module.
 func ours(p pkg, imports []string) []string {
 	var names []string

@@ -1,6 +1,7 @@
 package drops
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,8 @@ const (
 	rowsAMinute   = 1000 // rows in all
 )
 
-// maxOrigins bounds the limiter's memory, about 1 MB. Origins are real: whoever is one holds a secret.
+// maxOrigins bounds the limiter's memory: about 1 MB, and 16 bytes for each request that is kept in a minute.
+// Origins are real: whoever is one holds a secret.
 const maxOrigins = 10_000
 
 // Origin is what drops are bounded by: the source or the job whose secret verified them, and the reason.
@@ -32,8 +34,8 @@ type Keep struct {
 }
 
 // Limiter bounds what is kept of drops, in this process. Each minute the first 100 requests of an origin
-// are kept with their rows, further drops up to 1,000 have a bare row, and the others are added to the count
-// of the origin's next row. It is safe for concurrent use.
+// are kept, each with one row at least; drops up to 1,000 have a row of their own, and the others are added to
+// the count of the origin's next row. It is safe for concurrent use.
 type Limiter struct {
 	mu     sync.Mutex
 	minute map[Origin]*minute
@@ -41,11 +43,10 @@ type Limiter struct {
 }
 
 type minute struct {
-	start   time.Time
-	rows    int
-	bodies  int       // requests kept
-	request uuid.UUID // the last one kept: all of its rows share one body
-	owed    int       // drops that no row stands for yet
+	start    time.Time
+	rows     int
+	requests []uuid.UUID // those kept: all rows of one share its body
+	owed     int         // drops that no row stands for yet
 }
 
 // NewLimiter returns a limiter that has seen no drop.
@@ -62,30 +63,37 @@ func (l *Limiter) Admit(origin Origin, request uuid.UUID, now time.Time) Keep {
 	if now.Sub(m.start) >= time.Minute {
 		*m = minute{start: now, owed: m.owed}
 	}
-	if m.rows >= rowsAMinute {
+	known := slices.Contains(m.requests, request)
+	news := !known && len(m.requests) < bodiesAMinute
+	if m.rows >= rowsAMinute && !news {
 		m.owed++
 		return Keep{}
 	}
-	keep := Keep{Row: true, Body: request == m.request, Count: 1 + m.owed}
-	if !keep.Body && m.bodies < bodiesAMinute {
-		keep.Body = true
-		m.bodies++
-		m.request = request
+	if news {
+		m.requests = append(m.requests, request)
 	}
+	keep := Keep{Row: true, Body: known || news, Count: 1 + m.owed}
 	m.rows++
 	m.owed = 0
 	return keep
 }
 
-// Return takes back an admission whose row could not be written and whose drop has failed. The drops that
-// the row would have stood for besides are added to the next one.
-func (l *Limiter) Return(origin Origin, keep Keep, now time.Time) {
-	if keep.Count < 2 {
-		return
-	}
+// Return takes back an admission whose row could not be written and whose drop has failed: it takes nothing
+// of its minute's bounds. The drops that the row would have stood for besides are added to the next one.
+func (l *Limiter) Return(origin Origin, request uuid.UUID, keep Keep, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.of(origin, now).owed += keep.Count - 1
+	m := l.of(origin, now)
+	m.owed += max(0, keep.Count-1)
+	if now.Before(m.start) {
+		return // of an earlier minute
+	}
+	if keep.Row && m.rows > 0 {
+		m.rows--
+	}
+	if i := slices.Index(m.requests, request); i >= 0 && keep.Body {
+		m.requests = slices.Delete(m.requests, i, i+1)
+	}
 }
 
 // of returns the origin's minute, which it makes room for.

@@ -93,8 +93,8 @@ func TestWhatAFailedRowStoodForGoesToTheNext(t *testing.T) {
 	admit(l, origin, noon(), 1005)
 	later := noon().Add(time.Minute)
 	keep := l.Admit(origin, uuid.New(), later) // itself and 5 others
-	l.Return(origin, keep, later)
-	l.Return(origin, l.Admit(origin, uuid.New(), later), later)
+	l.Return(origin, uuid.New(), keep, later)
+	l.Return(origin, uuid.New(), l.Admit(origin, uuid.New(), later), later)
 	if got := l.Admit(origin, uuid.New(), later); got.Count != 6 {
 		t.Errorf("the next row stands for %d drops, want 6", got.Count)
 	}
@@ -160,5 +160,77 @@ func TestOneRequestOfManyDropsTakesOneOfTheHundred(t *testing.T) {
 	}
 	if _, bodies, _ := admit(l, origin, noon(), 200); bodies != 99 {
 		t.Errorf("%d other requests are kept, want 99", bodies)
+	}
+}
+
+func TestEachOfTheHundredRequestsIsKeptHoweverManyDropsTheyHave(t *testing.T) {
+	t.Parallel()
+	l, origin := NewLimiter(), anOrigin()
+	requests := make([]uuid.UUID, 101)
+	for i := range requests {
+		requests[i] = uuid.New()
+	}
+	kept, rows, count := make(map[uuid.UUID]bool), 0, 0
+	for range 1000 { // in turn, as several transactions admit them
+		for _, request := range requests {
+			keep := l.Admit(origin, request, noon())
+			if keep.Body {
+				kept[request] = true
+			}
+			if keep.Row {
+				rows++
+			}
+			count += keep.Count
+		}
+	}
+	if len(kept) != 100 || kept[requests[100]] {
+		t.Errorf("%d requests are kept, want the first 100", len(kept))
+	}
+	if rows > 1100 {
+		t.Errorf("%d rows, want at most 1,100", rows)
+	}
+	if count += l.Admit(origin, uuid.New(), noon().Add(time.Minute)).Count - 1; count != 101_000 {
+		t.Errorf("the rows stand for %d drops, want 101,000", count)
+	}
+
+	one, two := NewLimiter(), anOrigin()
+	for range 1000 {
+		one.Admit(two, requests[0], noon())
+	}
+	if diff := cmp.Diff(Keep{Row: true, Body: true, Count: 1}, one.Admit(two, requests[1], noon())); diff != "" {
+		t.Errorf("the second request of a minute (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Keep{}, one.Admit(two, requests[1], noon())); diff != "" {
+		t.Errorf("its second drop (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatCouldNotBeWrittenTakesNothingOfTheBound(t *testing.T) {
+	t.Parallel()
+	l, origin := NewLimiter(), anOrigin()
+	for range 5000 { // PostgreSQL is away
+		request := uuid.New()
+		keep := l.Admit(origin, request, noon())
+		if !keep.Row {
+			t.Fatal("a drop has no row although none was written")
+		}
+		l.Return(origin, request, keep, noon())
+	}
+	rows, bodies, count := admit(l, origin, noon(), 5000)
+	if rows != 1000 || bodies != 100 || count != 1000 {
+		t.Errorf("once it is back: %d rows, %d requests, standing for %d; want 1000, 100, 1000", rows, bodies, count)
+	}
+}
+
+func TestWhatIsReturnedLateBelongsToItsOwnMinute(t *testing.T) {
+	t.Parallel()
+	l, origin := NewLimiter(), anOrigin()
+	request := uuid.New()
+	keep := l.Admit(origin, request, noon())
+	later := noon().Add(time.Minute)
+	admit(l, origin, later, 1000)
+	l.Return(origin, request, keep, noon())
+	if rows, _, _ := admit(l, origin, later, 10); rows != 0 {
+		t.Errorf("%d rows beyond the bound of the next minute", rows)
 	}
 }

@@ -33,7 +33,8 @@ func (r *row) dropped(why drops.Reason) { r.entry.end(r.index, providers.Ending{
 // fail asks the vendor to send the delivery again.
 func (b *Inbox) fail(r *row) {
 	if r.drop != nil {
-		b.limiter.Return(drops.Origin{Verifier: r.drop.VerifierID, Reason: r.drop.Reason}, r.kept, r.drop.ReceivedAt)
+		origin := drops.Origin{Verifier: r.drop.VerifierID, Reason: r.drop.Reason}
+		b.limiter.Return(origin, r.drop.RequestID, r.kept, r.drop.ReceivedAt)
 	}
 	r.entry.end(r.index, providers.Ending{Failed: true})
 }

@@ -1,0 +1,105 @@
+package capture
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"unicode"
+
+	"webhook-gateway/drops"
+	"webhook-gateway/providers"
+)
+
+// maxInflated bounds what a compressed body is inflated to here.
+const maxInflated = 64 << 20
+
+// Plain returns the body without its content encoding.
+func (c *Capture) Plain() ([]byte, error) {
+	switch encoding := strings.ToLower(strings.TrimSpace(c.Value("Content-Encoding"))); encoding {
+	case "", "identity":
+		return c.Content, nil
+	case "gzip", "x-gzip":
+	default:
+		return nil, fmt.Errorf("the content encoding %.20q is not known here", encoding)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(c.Content))
+	if err != nil {
+		return nil, errors.New("the body is not the gzip that Content-Encoding says it is")
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, maxInflated+1))
+	if err != nil || len(plain) > maxInflated {
+		return nil, errors.New("the body cannot be inflated")
+	}
+	return plain, nil
+}
+
+// Deliveries reads the body as the vendor's parser does: none when it is malformed.
+func (c *Capture) Deliveries(p providers.Provider) []providers.Delivery {
+	plain, err := c.Plain()
+	if err != nil {
+		return nil
+	}
+	deliveries, err := p.Parse(c.Value("Content-Type"), plain)
+	if err != nil {
+		return nil
+	}
+	return deliveries
+}
+
+// ExpectItems is what to expect of a request's deliveries at a gateway that has not seen them: each is
+// kept, and is a duplicate from then on if the vendor gives it an id; or it is dropped for its reason, every
+// time.
+func ExpectItems(items []providers.Item) Expect {
+	once := Result{Status: http.StatusOK, Outcomes: Outcomes{}}
+	again := Result{Status: http.StatusOK, Outcomes: Outcomes{}}
+	var e Expect
+	seen := make(map[string]bool)
+	for _, item := range items {
+		switch {
+		case item.Reason != "":
+			once.drop(item.Reason)
+			again.drop(item.Reason)
+			continue
+		case item.VendorID != "" && seen[item.VendorID]:
+			once.Outcomes[string(drops.Duplicate)]++
+			again.Outcomes[string(drops.Duplicate)]++
+			continue
+		case item.VendorID == "":
+			again.Outcomes[Accepted]++
+			again.Rows++
+		default:
+			again.Outcomes[string(drops.Duplicate)]++
+		}
+		seen[item.VendorID] = true
+		once.Outcomes[Accepted]++
+		once.Rows++
+		if plainText(item.Type) && plainText(item.VendorID) && plainText(item.OrderingKey) {
+			e.Stored = append(e.Stored, Row{Type: item.Type, ID: item.VendorID, Order: item.OrderingKey, Hash: item.Hash})
+		}
+	}
+	if len(e.Stored) != once.Rows {
+		e.Stored = nil // what cannot be stored as it is, is written in another way
+	}
+	e.Once, e.Again = once, &again
+	return e
+}
+
+// ExpectHandshake is what to expect of a request that is answered and not kept.
+func ExpectHandshake(answer string) Expect {
+	once := Result{Status: http.StatusOK, Answer: answer, Outcomes: Outcomes{Handshake: 1}}
+	again := once
+	return Expect{Once: once, Again: &again}
+}
+
+func (r *Result) drop(reason drops.Reason) {
+	r.Outcomes[string(reason)]++
+	r.Drops++
+}
+
+func plainText(s string) bool {
+	return len(s) <= 200 && strings.IndexFunc(s, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) < 0
+}

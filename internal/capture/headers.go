@@ -1,0 +1,74 @@
+package capture
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// ordinary are the headers that a capture may keep whatever the vendor: they say what the body is.
+var ordinary = regexp.MustCompile(`(?i)^(content-type|content-encoding|content-language|user-agent|accept|accept-encoding|accept-charset)$`)
+
+// credential finds the headers that must not lie about, by the words that such names are made of. It is
+// broad on purpose: a header that is not kept is missed by nobody.
+var credential = regexp.MustCompile(`(?i)signature|authoriz|authentic|cookie|token|secret|password|credential|api-?key|session|x-slack-request-timestamp|csrf|jwt|hmac|digest`)
+
+// Carries reports whether a header of that name carries a signature or what belongs to one, a credential
+// or a cookie.
+func Carries(name string) bool { return credential.MatchString(name) }
+
+// Keep returns the headers, in their order, that a capture keeps: the ordinary ones and those of the
+// vendor's allow list. Nothing else does: no cookie, credential, address or name of a proxy.
+func Keep(headers []Header, vendor []string) []Header { return KeepSigned(headers, vendor, nil) }
+
+// KeepSigned is Keep for a diagnosis: the headers that the vendor signs with, by their names, stay too.
+func KeepSigned(headers []Header, vendor, signing []string) []Header {
+	kept := make([]Header, 0, len(headers))
+	for _, h := range headers {
+		stays := ordinary.MatchString(h[0]) || among(vendor, h[0]) && !Carries(h[0]) || among(signing, h[0])
+		if stays && h.valid() {
+			kept = append(kept, h)
+		}
+	}
+	return kept
+}
+
+func among(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+}
+
+// HeadersOf lists what net/http has read, sorted: it has lost the order.
+func HeadersOf(h http.Header) []Header {
+	names := make([]string, 0, len(h))
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var list []Header
+	for _, name := range names {
+		for _, value := range h[name] {
+			list = append(list, Header{name, value})
+		}
+	}
+	return list
+}
+
+// Value returns the value of the first header of that name, whatever its letter case.
+func (c *Capture) Value(name string) string {
+	for _, h := range c.Headers {
+		if strings.EqualFold(h[0], name) {
+			return h[1]
+		}
+	}
+	return ""
+}
+
+// HTTPHeader is the headers as net/http has them.
+func (c *Capture) HTTPHeader() http.Header {
+	header := make(http.Header, len(c.Headers))
+	for _, h := range c.Headers {
+		header.Add(h[0], h[1])
+	}
+	return header
+}

@@ -1,0 +1,94 @@
+package capture
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"webhook-gateway/drops"
+	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
+)
+
+// capture makes a capture of what was observed.
+func (r *Recorder) capture(o providers.Observation) (*Capture, error) {
+	m := &Message{Method: http.MethodPost, Target: o.URI, Headers: HeadersOf(o.Header), Body: o.Body, At: o.ReceivedAt}
+	origin := Origin{Vendor: r.vendors[o.Provider], Signing: r.options.Signing[o.Provider]}
+	if o.VerifiedBy == (jobs.Verifier{}) {
+		origin.KeepSignature = true
+		c, err := origin.Capture(m)
+		if err != nil {
+			return nil, err
+		}
+		c.About = "refused: " + o.Note
+		c.Source, c.Job = r.targeted(o)
+		c.Expect = Expect{Once: Result{Status: o.Status, Outcomes: Outcomes{o.Note: 1}}}
+		return c, nil
+	}
+	var err error
+	if origin.Source, origin.Job, err = r.parties(o); err != nil {
+		return nil, err
+	}
+	c, err := origin.Capture(m)
+	if err != nil {
+		return nil, err
+	}
+	if len(o.Items) == 0 {
+		c.Expect = ExpectHandshake(o.Answer)
+		return c, nil
+	}
+	items := make([]providers.Item, len(o.Items))
+	copy(items, o.Items)
+	for i := range items {
+		// A duplicate and a mismatch are so by what came before them; alone it is kept.
+		if r := items[i].Reason; r == drops.Duplicate || r == drops.HashMismatch {
+			items[i].Reason = ""
+		}
+	}
+	c.Expect = ExpectItems(items)
+	return c, nil
+}
+
+// parties are the source and the job that a verified request needs to be received so again.
+func (r *Recorder) parties(o providers.Observation) (source, job *Party, err error) {
+	found := uuid.Nil
+	for _, item := range o.Items {
+		if item.Job != uuid.Nil {
+			found = item.Job
+			break
+		}
+	}
+	if found == uuid.Nil {
+		found = o.Target.Job
+	}
+	if o.VerifiedBy.Kind == jobs.BySource {
+		s, ok := r.directory.SourceByID(o.VerifiedBy.ID)
+		if !ok {
+			return nil, nil, fmt.Errorf("its source was removed meanwhile")
+		}
+		source = PartyOf(s.Name, s.Pins, false)
+	}
+	if j, ok := r.directory.Job(o.Provider, found); ok && (source == nil || j.SourceID == o.VerifiedBy.ID) {
+		job = PartyOf(j.ID.String(), j.Pins, j.Fallback)
+	}
+	if source == nil && job == nil {
+		return nil, nil, fmt.Errorf("its job is not known any more")
+	}
+	return source, job, nil
+}
+
+// targeted are the parties that a refused request called by name, as far as they are there.
+func (r *Recorder) targeted(o providers.Observation) (source, job *Party) {
+	if j, ok := r.directory.Job(o.Provider, o.Target.Job); ok {
+		job = PartyOf(j.ID.String(), j.Pins, j.Fallback)
+		if s, ok := r.directory.SourceByID(j.SourceID); ok {
+			source = PartyOf(s.Name, s.Pins, false)
+		}
+		return source, job
+	}
+	if o.Target.Source != "" {
+		source = PartyOf(o.Target.Source, nil, false)
+	}
+	return source, nil
+}

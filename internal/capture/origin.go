@@ -1,0 +1,209 @@
+package capture
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"webhook-gateway/drops"
+	"webhook-gateway/internal/scrub"
+	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
+)
+
+// What a capture says was taken out of it.
+const (
+	scrubbedHeaders = "headers" // signatures, cookies, credentials, and whatever is no vendor's
+	scrubbedQuery   = "query"   // values of parameters that are called like credentials
+	scrubbedToken   = "token"   // verification tokens in the body
+	scrubbedTexts   = "texts"   // every text of the body
+)
+
+// Origin is what is known of where a message comes from, besides what it says.
+type Origin struct {
+	Vendor  providers.Provider
+	Signing []string // the headers that the vendor signs with
+	Source  *Party
+	Job     *Party
+	// KeepSignature makes a capture for a diagnosis: signature and body stay as they came, also a token in it.
+	KeepSignature bool
+	// KeepToken leaves verification tokens in the body.
+	KeepToken bool
+}
+
+// Capture makes a capture of a message. What it expects is yet to be filled in; see ExpectItems.
+func (o Origin) Capture(m *Message) (*Capture, error) {
+	c := &Capture{
+		Format: Format, Provider: o.Vendor.Name(), Source: o.Source, Job: o.Job,
+		Method: m.Method, HeadersExact: m.Exact, ReceivedAt: m.At.UTC().Truncate(time.Millisecond),
+		Sign: Sign{Mode: Resign},
+	}
+	body := m.Body
+	if o.KeepSignature {
+		c.Sign.Mode = Kept
+		c.Headers = KeepSigned(m.Headers, o.Vendor.Headers(), o.Signing)
+		c.Target = m.Target
+	} else {
+		c.Headers = Keep(m.Headers, o.Vendor.Headers())
+		c.Target = o.target(m.Target)
+		c.noteIf(c.cleanQuery(), scrubbedQuery)
+		if !o.KeepToken {
+			clean, n, err := scrub.Tokens(m.value("Content-Type"), body)
+			if err != nil {
+				return nil, err
+			}
+			body = clean
+			c.noteIf(n > 0, scrubbedToken)
+		}
+	}
+	c.noteIf(len(c.Headers) < len(m.Headers), scrubbedHeaders)
+	c.SetContent(body)
+	return c, nil
+}
+
+func (c *Capture) noteIf(done bool, what string) {
+	if done && !slices.Contains(c.Scrubbed, what) {
+		c.Scrubbed = append(c.Scrubbed, what)
+	}
+}
+
+// target puts a mark into a path where the party that it names is known.
+func (o Origin) target(target string) string {
+	path, query, asked := strings.Cut(target, "?")
+	base := "/webhooks/" + o.Vendor.Name() + "/"
+	switch {
+	case o.Source != nil && (!strings.HasPrefix(path, base) || path == base+"sources/"+o.Source.Name):
+		path = base + "sources/" + SourceMark
+	case o.Job != nil && (!strings.HasPrefix(path, base) || path == base+o.Job.Name):
+		path = base + JobMark
+	}
+	if asked {
+		path += "?" + query
+	}
+	return path
+}
+
+// cleanQuery overwrites the values of parameters that are called like credentials.
+func (c *Capture) cleanQuery() (cleaned bool) {
+	path, query, asked := strings.Cut(c.Target, "?")
+	if !asked {
+		return false
+	}
+	parts := strings.Split(query, "&")
+	for i, part := range parts {
+		name, value, _ := strings.Cut(part, "=")
+		plain, err := url.QueryUnescape(name)
+		if value != "" && (err != nil || Carries(plain) || strings.EqualFold(plain, "key") || strings.EqualFold(plain, "sig")) {
+			parts[i] = name + "=" + strings.Repeat("x", len(value))
+			cleaned = true
+		}
+	}
+	c.Target = path + "?" + strings.Join(parts, "&")
+	return cleaned
+}
+
+// PartyOf is a source as captures name it.
+func PartyOf(name string, pins []jobs.Identity, fallback bool) *Party {
+	p := &Party{Name: name, Fallback: fallback}
+	for _, pin := range pins {
+		if p.Pins == nil {
+			p.Pins = make(map[string]string)
+		}
+		p.Pins[pin.Name] = pin.Value
+	}
+	return p
+}
+
+// Describe fills in what to expect of a capture whose job is registered as the capture says, from the body
+// alone. Parties that are not known yet are named after what the body names.
+func (c *Capture) Describe(p providers.Provider) {
+	if h, ok := p.(providers.Handshaker); ok {
+		if answer, ok := h.Handshake(c.Value("Content-Type"), c.Content); ok {
+			c.Expect = ExpectHandshake(answer)
+			return
+		}
+	}
+	deliveries := c.Deliveries(p)
+	items := make([]providers.Item, len(deliveries))
+	for i, d := range deliveries {
+		items[i].Delivery = d
+		if c.Job == nil && c.Source != nil {
+			items[i].Reason = drops.UnknownJob
+		}
+	}
+	if len(items) == 0 {
+		items = []providers.Item{{Reason: drops.Malformed}}
+	}
+	c.Expect = ExpectItems(items)
+}
+
+// Pin fills in the identities that the body names: the tenant's for a job without any, the application's
+// for a source without any.
+func (c *Capture) Pin(p providers.Provider) {
+	deliveries := c.Deliveries(p)
+	if len(deliveries) == 0 {
+		return
+	}
+	d := deliveries[0]
+	if c.Job != nil && len(c.Job.Pins) == 0 && d.Tenant.Name != "" {
+		c.Job.Pins = map[string]string{d.Tenant.Name: d.Tenant.Value}
+	}
+	for _, named := range d.Named {
+		// Vendors call an application's id so: api_app_id, application_id.
+		if c.Source != nil && len(c.Source.Pins) == 0 && strings.Contains(named.Name, "app") {
+			c.Source.Pins = map[string]string{named.Name: named.Value}
+		}
+	}
+}
+
+// Scrub replaces every text in the captures and in what they say of their parties, so that what was linked
+// stays linked. It returns what was kept as words of the protocol.
+func Scrub(list []*Capture, vendors map[string]providers.Provider) (kept []string, err error) {
+	s := scrub.New()
+	for _, c := range list {
+		if err := s.Learn(c.Value("Content-Type"), c.Content); err != nil {
+			return nil, fmt.Errorf("scrub capture %s: %w", c.Name, err)
+		}
+	}
+	for _, c := range list {
+		body, err := s.Body(c.Value("Content-Type"), c.Content)
+		if err != nil {
+			return nil, fmt.Errorf("scrub capture %s: %w", c.Name, err)
+		}
+		if c.Method == http.MethodPost {
+			c.SetContent(body)
+		}
+		c.Source, c.Job = scrubParty(s, c.Source), scrubParty(s, c.Job)
+		if path, _, asked := strings.Cut(c.Target, "?"); asked && c.Method == http.MethodPost {
+			c.Target = path
+			c.noteIf(true, scrubbedQuery)
+		}
+		c.noteIf(true, scrubbedTexts)
+		c.About = ""
+		if p, ok := vendors[c.Provider]; ok && c.Method == http.MethodPost {
+			once := c.Expect.Once
+			c.Describe(p)
+			if once.Outcomes[Accepted]+once.Outcomes[Handshake] == 0 { // a drop stays the drop it was
+				c.Expect = Expect{Once: once}
+			}
+		}
+	}
+	return s.Kept(), nil
+}
+
+func scrubParty(s *scrub.Scrubber, p *Party) *Party {
+	if p == nil {
+		return nil
+	}
+	out := &Party{Name: s.Text(p.Name), Fallback: p.Fallback}
+	for name, value := range p.Pins {
+		if out.Pins == nil {
+			out.Pins = make(map[string]string)
+		}
+		out.Pins[name] = s.Text(value)
+	}
+	return out
+}

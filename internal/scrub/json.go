@@ -1,0 +1,207 @@
+package scrub
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// level is one container around a text: the member of it that leads on, or none in an array.
+type level struct {
+	name  string
+	array bool
+}
+
+// place is where a text lies, from the outside in.
+type place []level
+
+// name is the member that holds the text, or the list that holds it.
+func (p place) name() string {
+	for i := len(p) - 1; i >= 0; i-- {
+		if !p[i].array {
+			return p[i].name
+		}
+	}
+	return ""
+}
+
+// within is how many members up one of that name leads here; 0: none does.
+func (p place) within(name string) int {
+	up := 0
+	for i := len(p) - 1; i >= 0; i-- {
+		if p[i].array {
+			continue
+		}
+		if p[i].name == name && up > 0 {
+			return up
+		}
+		up++
+	}
+	return 0
+}
+
+var (
+	protocolWord = regexp.MustCompile(`^(/?[a-z][a-z0-9_./-]{0,79}|[0-9.]{1,5})$`)
+	protocolName = regexp.MustCompile(`^(type|subtype|object|specversion|provider|channel_type|callback_type|is_enterprise_install|ssl_check|response_type)$`)
+)
+
+// protocol reports whether a text says what kind of thing its container is, in the vendor's own words.
+func (p place) protocol(value string) bool {
+	if p.within("metadata")+p.within("attributes") > 0 || !protocolWord.MatchString(value) {
+		return false
+	}
+	// A notification's source is a path of the vendor's: /google/emails/realtime.
+	return protocolName.MatchString(p.name()) || len(p) == 1 && p.name() == "source" && value[0] == '/'
+}
+
+// chosen reports whether the name of a member here is a person's word and not the vendor's: the members of
+// metadata (but for Slack's event_type and event_payload), and the blocks and fields in the values of a form.
+func (p place) chosen() bool {
+	up := p.within("values")
+	return up == 1 || up == 2 || p.within("metadata") == 1 && !strings.HasPrefix(p.name(), "event_")
+}
+
+// editJSON calls edit for each string value of a JSON text, and for the member names that people choose,
+// and returns the text with the results in their places. All else stays byte for byte.
+func editJSON(text []byte, edit func(string, place) string) ([]byte, error) {
+	out := make([]byte, 0, len(text))
+	copied := 0
+	err := stringsOf(text, func(start, end int, at place, name bool) {
+		if name && !at.chosen() {
+			return
+		}
+		units := unitsOf(text[start:end])
+		edited := []rune(edit(textOf(units), at))
+		out = append(out, text[copied:start]...)
+		out = appendUnits(out, units, edited)
+		copied = end
+	})
+	return append(out, text[copied:]...), err
+}
+
+// stringsOf calls visit for each string of a JSON text with where its content begins and ends, and whether
+// it is a member's name, which then is the last of the place.
+func stringsOf(text []byte, visit func(start, end int, at place, name bool)) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	var at place
+	for {
+		before := int(dec.InputOffset())
+		token, err := dec.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch token.Kind() {
+		case '{':
+			at = append(at, level{})
+		case '[':
+			at = append(at, level{array: true})
+		case '}', ']':
+			at = at[:len(at)-1]
+		case '"':
+			start := before + bytes.IndexByte(text[before:], '"') + 1
+			end := int(dec.InputOffset()) - 1
+			kind, n := dec.StackIndex(dec.StackDepth())
+			name := kind == '{' && n%2 == 1
+			if name {
+				at[len(at)-1].name = token.String()
+			}
+			visit(start, end, at, name)
+		}
+	}
+}
+
+// unit is a character of a JSON string as it is written.
+type unit struct {
+	raw     []byte
+	r       rune // utf8.RuneError for what is no character
+	escaped bool // as \uXXXX, or as two of them
+}
+
+func unitsOf(content []byte) []unit {
+	var units []unit
+	for len(content) > 0 {
+		u := unit{}
+		size := 1
+		switch {
+		case content[0] != '\\':
+			u.r, size = utf8.DecodeRune(content)
+		case content[1] != 'u':
+			u.r, size = shortEscape(content[1]), 2
+		default:
+			u.r, size, u.escaped = hex4(content), 6, true
+			if utf16.IsSurrogate(u.r) {
+				pair := utf8.RuneError
+				if len(content) >= 12 && content[6] == '\\' && content[7] == 'u' {
+					pair = utf16.DecodeRune(u.r, hex4(content[6:]))
+				}
+				if u.r = pair; pair != utf8.RuneError {
+					size = 12
+				}
+			}
+		}
+		u.raw = content[:size]
+		units = append(units, u)
+		content = content[size:]
+	}
+	return units
+}
+
+func shortEscape(c byte) rune {
+	switch c {
+	case 'n':
+		return '\n'
+	case 't':
+		return '\t'
+	case 'r':
+		return '\r'
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	default:
+		return rune(c)
+	}
+}
+
+// hex4 reads the escape that content begins with; the decoder has seen that it is one.
+func hex4(content []byte) rune {
+	n, _ := strconv.ParseUint(string(content[2:6]), 16, 16)
+	return rune(n)
+}
+
+func textOf(units []unit) string {
+	runes := make([]rune, len(units))
+	for i, u := range units {
+		runes[i] = u.r
+	}
+	return string(runes)
+}
+
+// appendUnits writes the edited characters in the way in which those in their places were written.
+func appendUnits(out []byte, units []unit, edited []rune) []byte {
+	for i, u := range units {
+		switch {
+		case i >= len(edited) || edited[i] == u.r:
+			out = append(out, u.raw...)
+		case u.escaped && edited[i] > 0xffff:
+			high, low := utf16.EncodeRune(edited[i])
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		case u.escaped:
+			out = fmt.Appendf(out, `\u%04x`, edited[i])
+		default:
+			out = utf8.AppendRune(out, edited[i])
+		}
+	}
+	return out
+}

@@ -1,0 +1,170 @@
+// Package scrub takes out of captured bodies what must not lie about: verification tokens always, and on
+// request every text, each replaced by a stand-in from which nothing can be read.
+//
+// A stand-in is as long as what it replaces, byte for byte, with letters for letters and digits for digits.
+// Texts that were equal stay equal, and an id inside another text is still that id. What says which kind of
+// message a body is stays: without it, it would be another kind.
+package scrub
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// The reasons why a body cannot be scrubbed.
+var (
+	ErrNoText     = errors.New("the body is neither JSON nor a form, so its texts cannot be told from the rest")
+	ErrCompressed = errors.New("the body is compressed and holds a verification token, which cannot be taken out without making other bytes of it")
+)
+
+// maxInflated bounds what a compressed body may become.
+const maxInflated = 64 << 20
+
+// Scrubber replaces texts. Bodies that belong together take one Scrubber, so that what is equal in them
+// stays equal: first Learn each, then Body each. Its key is random and lies nowhere, so that nobody can try
+// what a stand-in stands for. It is not safe for concurrent use.
+type Scrubber struct {
+	key    []byte
+	linked map[string]bool   // words that stand alone somewhere: they are the same everywhere
+	made   map[string]string // what stands for a word
+	taken  map[string]bool   // what stands for some word
+	kept   map[string]bool
+}
+
+// New returns a Scrubber with a key of its own.
+func New() *Scrubber { return newScrubber([]byte(rand.Text())) }
+
+func newScrubber(key []byte) *Scrubber {
+	return &Scrubber{key: key, linked: make(map[string]bool), made: make(map[string]string), taken: make(map[string]bool), kept: make(map[string]bool)}
+}
+
+// Kept lists what was let stand as a word of the protocol, like type=event_callback, sorted: look at it
+// before you publish a body.
+func (s *Scrubber) Kept() []string { return slices.Sorted(maps.Keys(s.kept)) }
+
+// Learn reads the texts of a body that Body will be called for.
+func (s *Scrubber) Learn(contentType string, body []byte) error {
+	_, err := s.through(contentType, body, func(value string, _ place) string {
+		s.learn(value)
+		return value
+	})
+	return err
+}
+
+// Body returns the body with a stand-in for every text in it. A compressed one is compressed anew.
+func (s *Scrubber) Body(contentType string, body []byte) ([]byte, error) {
+	return s.through(contentType, body, s.replace)
+}
+
+// Text returns the stand-in of a text that is not part of a body: a pinned identity, a query's value.
+func (s *Scrubber) Text(text string) string { return s.standIn(text) }
+
+// replace is the stand-in of a text in its place.
+func (s *Scrubber) replace(value string, at place) string {
+	if at.protocol(value) {
+		s.kept[at.name()+"="+value] = true
+		return value
+	}
+	return s.standIn(value)
+}
+
+// through calls edit for each text of a body and returns the body that results.
+func (s *Scrubber) through(contentType string, body []byte, edit func(string, place) string) ([]byte, error) {
+	if len(body) == 0 {
+		return body, nil
+	}
+	if plain, ok, err := inflate(body); err != nil {
+		return nil, err
+	} else if ok {
+		edited, err := s.through(contentType, plain, edit)
+		if err != nil {
+			return nil, err
+		}
+		return deflate(edited)
+	}
+	if looksLikeJSON(body) {
+		edited, err := editJSON(body, edit)
+		if err != nil {
+			return nil, ErrNoText
+		}
+		return edited, nil
+	}
+	if isForm(contentType) {
+		return editForm(body, edit)
+	}
+	return nil, ErrNoText
+}
+
+func looksLikeJSON(body []byte) bool {
+	body = bytes.TrimLeft(body, " \t\r\n")
+	return len(body) > 0 && (body[0] == '{' || body[0] == '[' || body[0] == '"')
+}
+
+func isForm(contentType string) bool {
+	kind, _, _ := mime.ParseMediaType(contentType)
+	return kind == "application/x-www-form-urlencoded"
+}
+
+// inflate undoes gzip; false when the body is none.
+func inflate(body []byte) (plain []byte, compressed bool, err error) {
+	if !bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
+		return body, false, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err == nil {
+		plain, err = io.ReadAll(io.LimitReader(z, maxInflated+1))
+	}
+	switch {
+	case err != nil:
+		return nil, true, fmt.Errorf("inflate the body: %w", ErrNoText)
+	case len(plain) > maxInflated:
+		return nil, true, fmt.Errorf("inflate the body: it becomes more than %d bytes", maxInflated)
+	}
+	return plain, true, nil
+}
+
+func deflate(plain []byte) ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	if _, err := z.Write(plain); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// editForm edits the values of a form. A value that is JSON is edited inside.
+func editForm(body []byte, edit func(string, place) string) ([]byte, error) {
+	fields := strings.Split(string(body), "&")
+	for i, field := range fields {
+		name, raw, ok := strings.Cut(field, "=")
+		value, err := url.QueryUnescape(raw)
+		if err != nil {
+			return nil, ErrNoText
+		}
+		if !ok || value == "" {
+			continue
+		}
+		edited := ""
+		if inner, err := editJSON([]byte(value), edit); err == nil && looksLikeJSON([]byte(value)) {
+			edited = string(inner)
+		} else {
+			edited = edit(value, place{{name: name}})
+		}
+		if edited != value {
+			fields[i] = name + "=" + url.QueryEscape(edited)
+		}
+	}
+	return []byte(strings.Join(fields, "&")), nil
+}

@@ -1,0 +1,231 @@
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"webhook-gateway/internal/devdb"
+	"webhook-gateway/jobs"
+)
+
+func TestMain(m *testing.M) {
+	for _, v := range os.Environ() { // the settings of whoever runs the tests are none of theirs
+		name, _, _ := strings.Cut(v, "=")
+		if name == "DATABASE_URL" || strings.HasPrefix(name, "GATEWAY_") && name != "GATEWAY_PG_BIN" {
+			os.Unsetenv(name)
+		}
+	}
+	if what := os.Getenv(consumerEnv); what != "" {
+		os.Exit(consumerMain(what))
+	}
+	devdb.Main(m)
+}
+
+// gateway is the built binary, serving on a PostgreSQL of its own that writes through.
+type gateway struct {
+	t      testing.TB
+	server *devdb.Server
+	pool   *pgxpool.Pool
+	store  *jobs.Store
+	url    string
+	admin  string
+	env    []string
+	cmd    *exec.Cmd
+	client *http.Client
+}
+
+// binary is the gateway, built once for all tests.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "gateway-replay")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "gateway")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "../../cmd/gateway").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+const secretsKey = "\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07"
+
+// newGateway starts a database and a gateway, which end with the test.
+func newGateway(t testing.TB, env ...string) *gateway {
+	t.Helper()
+	key := base64.StdEncoding.EncodeToString([]byte(secretsKey))
+	g := &gateway{t: t, server: devdb.NewServer(t, devdb.Options{Fsync: true})}
+	url := g.server.URL(devdb.Database)
+	var err error
+	if g.pool, err = pgxpool.New(context.Background(), url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.pool.Close)
+	keys, err := jobs.NewKeys(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.store = jobs.NewStore(g.pool, keys)
+	g.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
+	t.Cleanup(g.client.CloseIdleConnections)
+	g.env = append(append(os.Environ(), "DATABASE_URL="+url, "GATEWAY_SECRETS_KEY="+key, "GATEWAY_LISTEN=127.0.0.1:0",
+		"GATEWAY_ADMIN_LISTEN=127.0.0.1:0", "GATEWAY_STATE_DIR="+filepath.Join(t.TempDir(), "state")), env...)
+	if out, err := g.command("migrate", "up", "--json").CombinedOutput(); err != nil {
+		t.Fatalf("migrate up: %v: %s", err, out)
+	}
+	g.start()
+	return g
+}
+
+func (g *gateway) command(args ...string) *exec.Cmd {
+	g.t.Helper()
+	path, err := binary()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Env = g.env
+	return cmd
+}
+
+// start runs serve, and waits until it says where it listens.
+func (g *gateway) start() {
+	g.t.Helper()
+	cmd := g.command("serve")
+	logged, err := cmd.StderrPipe()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		g.t.Fatal(err)
+	}
+	g.cmd = cmd
+	g.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	lines := bufio.NewScanner(logged)
+	var said bytes.Buffer
+	for lines.Scan() {
+		said.Write(append(lines.Bytes(), '\n'))
+		var line struct{ Msg, Listen, Admin_listen string }
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "receiving" {
+			g.url, g.admin = "http://"+line.Listen, "http://"+line.Admin_listen
+			go func() { _, _ = io.Copy(io.Discard, logged) }()
+			return
+		}
+	}
+	g.t.Fatalf("serve did not start: %s", &said)
+}
+
+// stop ends serve with SIGTERM and waits for it.
+func (g *gateway) stop() {
+	g.t.Helper()
+	if err := g.cmd.Process.Signal(os.Interrupt); err != nil {
+		g.t.Fatal(err)
+	}
+	if err := g.cmd.Wait(); err != nil {
+		g.t.Fatalf("serve ended with %v", err)
+	}
+}
+
+// target registers a town for the captures, and returns the gateway as their target.
+func (g *gateway) target(t testing.TB, list []*Capture, name string) (Target, *town) {
+	t.Helper()
+	registered := Register(t, g.store, list, name)
+	w := &town{Town: registered, gateway: g}
+	return Target{URL: g.url, Client: g.client, Places: registered.Places, Watch: w, Update: *update}, w
+}
+
+func (g *gateway) families(t testing.TB) []*dto.MetricFamily {
+	t.Helper()
+	res, err := g.client.Get(g.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	byName, err := parser.TextToMetricFamilies(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []*dto.MetricFamily
+	for _, f := range byName {
+		list = append(list, f)
+	}
+	return list
+}
+
+// town is what became of what was sent to a town's places.
+type town struct {
+	Town
+	*gateway
+
+	stored []Stored
+	ids    []uuid.UUID // of stored
+	xid    string      // of the last one read
+}
+
+const newRows = `
+SELECT xid::text, id, delivery_key, event_type, ordering_key, request_hash, body
+  FROM agent.webhook_deliveries
+ WHERE job_id = ANY($1) AND (xid, id) > ($2::text::xid8, $3::uuid)
+ ORDER BY xid, id`
+
+// Seen implements Watch.
+func (w *town) Seen(t testing.TB) Seen {
+	t.Helper()
+	families := w.families(t)
+	if !Conserved(families) {
+		t.Error("deliveries were received that have no ending, or more than one")
+	}
+	last := uuid.Nil
+	if w.xid == "" {
+		w.xid = "0"
+	} else if len(w.ids) > 0 {
+		last = w.ids[len(w.ids)-1]
+	}
+	rows, err := w.pool.Query(context.Background(), newRows, w.Jobs, w.xid, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id uuid.UUID
+	var key string
+	var s Stored
+	_, err = pgx.ForEachRow(rows, []any{&w.xid, &id, &key, &s.Type, &s.Order, &s.Hash, &s.Body}, func() error {
+		s.ID = RowID(key, id.String())
+		s.Body = bytes.Clone(s.Body)
+		w.stored, w.ids = append(w.stored, s), append(w.ids, id)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Seen{Outcomes: OutcomesOf(families), Stored: w.stored, Drops: w.count(t,
+		`SELECT count(*) FROM agent.webhook_drops WHERE verifier_id = ANY($1) OR verifier_id = ANY($2)`, w.Sources, w.Jobs)}
+}
+
+func (g *gateway) count(t testing.TB, sql string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := g.pool.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,196 @@
+package replay
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"webhook-gateway/drops"
+	"webhook-gateway/internal/capture"
+	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
+)
+
+// Memory is a gateway without a database: the real door and gate, over a directory and an inbox that lie
+// in memory. It forgets everything with the test. For what a database decides, use a real gateway.
+type Memory struct {
+	http.Handler
+	places   Places
+	holdings holdings
+	metrics  *prometheus.Registry
+
+	mu   sync.Mutex
+	keys map[string]string // fingerprint by key
+	seen Seen
+}
+
+// NewMemory returns a gateway at which everybody is registered whom the captures need, with the secret that
+// a recorded one was signed with, or a random one.
+func NewMemory(t testing.TB, list []*Capture) *Memory {
+	t.Helper()
+	cast, err := capture.Parties(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Memory{places: make(Places), keys: make(map[string]string), metrics: prometheus.NewRegistry()}
+	for _, s := range cast.Sources {
+		m.addSource(t, s)
+	}
+	for _, j := range cast.Jobs {
+		m.addJob(t, j)
+	}
+	vendors := Vendors()
+	names := make([]string, len(vendors))
+	for i, v := range vendors {
+		names[i] = v.Name()
+	}
+	ledger := drops.NewLedger(names)
+	m.metrics.MustRegister(ledger)
+	gate := providers.NewGate(vendors, &m.holdings, m, ledger, 1<<20)
+	receiver := providers.NewReceiver(vendors, gate, providers.Limits{
+		Body: 4 << 20, BodyBudget: 256 << 20, Read: 10 * time.Second, Settle: 10 * time.Second,
+	}, providers.Deps{Registerer: m.metrics, Log: slog.New(slog.DiscardHandler)})
+	e := echo.New()
+	receiver.Mount(e)
+	m.Handler = e
+	return m
+}
+
+// Target is the gateway as a target, with itself as the watch.
+func (m *Memory) Target() Target { return Target{Handler: m, Places: m.places, Watch: m} }
+
+// Seen implements Watch.
+func (m *Memory) Seen(t testing.TB) Seen {
+	t.Helper()
+	families, err := m.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.seen
+	s.Outcomes = OutcomesOf(families)
+	return s
+}
+
+// Settle implements providers.Settler.
+func (m *Memory) Settle(work *providers.Work, done func([]providers.Ending)) error {
+	m.mu.Lock()
+	endings := make([]providers.Ending, len(work.Items))
+	for i := range work.Items {
+		endings[i].Dropped = m.settle(work.Request, &work.Items[i])
+	}
+	m.mu.Unlock()
+	go done(endings)
+	return nil
+}
+
+// settle gives one delivery its ending.
+func (m *Memory) settle(req *providers.Request, item *providers.Item) drops.Reason {
+	reason := item.Reason
+	key := item.Job.String() + "/" + item.VendorID
+	hash, known := m.keys[key]
+	switch {
+	case reason != "" || item.VendorID == "":
+	case known && hash == item.Hash:
+		reason = drops.Duplicate
+	case known:
+		reason = drops.HashMismatch
+	}
+	if reason != "" {
+		if reason != drops.Duplicate {
+			m.seen.Drops++
+		}
+		return reason
+	}
+	m.keys[key] = item.Hash
+	body := item.Body
+	if body == nil {
+		body = req.Body
+	}
+	m.seen.Stored = append(m.seen.Stored, Stored{
+		Row:  Row{Type: item.Type, ID: item.VendorID, Order: item.OrderingKey, Hash: item.Hash},
+		Body: body,
+	})
+	return ""
+}
+
+func (m *Memory) addSource(t testing.TB, s capture.CastMember) {
+	t.Helper()
+	source := &jobs.Source{ID: uuid.New(), Provider: s.Provider, Name: s.Name, Pins: identities(s.Pins)}
+	text := secretOf(s)
+	source.Keyring.Secrets = append(source.Keyring.Secrets, secret(t, text))
+	m.holdings.sources = append(m.holdings.sources, source)
+	m.places[capture.PlaceKey(s.Provider, "source", s.Name)] = Place{Path: sourcePath(s.Provider, s.Name), Secret: text}
+}
+
+func (m *Memory) addJob(t testing.TB, j capture.CastMember) {
+	t.Helper()
+	job := &jobs.Job{ID: uuid.New(), Organization: uuid.New(), Provider: j.Provider, Pins: identities(j.Pins), Fallback: j.Fallback}
+	place := Place{Path: jobPath(j.Provider, job.ID)}
+	if j.Source != "" {
+		source, _ := m.holdings.Source(j.Provider, j.Source)
+		job.SourceID = source.ID
+		place.Secret = source.Keyring.Secrets[0].Reveal()
+	} else {
+		place.Secret = secretOf(j)
+		job.Keyring.Secrets = append(job.Keyring.Secrets, secret(t, place.Secret))
+	}
+	m.holdings.jobs = append(m.holdings.jobs, job)
+	m.places[capture.PlaceKey(j.Provider, "job", j.Name)] = place
+}
+
+// holdings is a directory that never changes.
+type holdings struct {
+	sources []*jobs.Source
+	jobs    []*jobs.Job
+}
+
+func (h *holdings) Job(provider string, id uuid.UUID) (*jobs.Job, bool) {
+	return first(h.jobs, func(j *jobs.Job) bool { return j.Provider == provider && j.ID == id })
+}
+
+func (h *holdings) Source(provider, name string) (*jobs.Source, bool) {
+	return first(h.sources, func(s *jobs.Source) bool { return s.Provider == provider && s.Name == name })
+}
+
+func (h *holdings) SourceByID(id uuid.UUID) (*jobs.Source, bool) {
+	return first(h.sources, func(s *jobs.Source) bool { return s.ID == id })
+}
+
+func (h *holdings) Sources(provider string) []*jobs.Source {
+	var list []*jobs.Source
+	for _, s := range h.sources {
+		if s.Provider == provider {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func (h *holdings) JobFor(source uuid.UUID, tenant jobs.Identity) (*jobs.Job, bool) {
+	return first(h.jobs, func(j *jobs.Job) bool { return j.SourceID == source && j.Pins[0] == tenant })
+}
+
+func (h *holdings) Fallback(source uuid.UUID) (*jobs.Job, bool) {
+	return first(h.jobs, func(j *jobs.Job) bool { return j.SourceID == source && j.Fallback })
+}
+
+// Refresh is as fresh as ever.
+func (h *holdings) Refresh(context.Context, time.Time) error { return nil }
+
+func first[T any](list []*T, is func(*T) bool) (*T, bool) {
+	for _, v := range list {
+		if is(v) {
+			return v, true
+		}
+	}
+	return nil, false
+}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -89,6 +90,9 @@ func openDatabase(ctx context.Context, cmd *cobra.Command) (*pgxpool.Pool, confi
 	return pool, cfg, err
 }
 
+// connectTimeout is how long one connection may take to be made, unless DATABASE_URL has a connect_timeout.
+const connectTimeout = 5 * time.Second
+
 // connect opens a pool and makes sure that the database answers.
 func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool, error) {
 	poolConfig, err := pgxpool.ParseConfig(url)
@@ -96,6 +100,10 @@ func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool,
 		return nil, withStatus(exitConfig, fmt.Errorf("DATABASE_URL cannot be read as a PostgreSQL URL"))
 	}
 	poolConfig.MaxConns = max(poolConfig.MaxConns, connections)
+	if poolConfig.ConnConfig.ConnectTimeout == 0 {
+		// A server that is gone without a word would hold one of the pool's places for each attempt, for ever.
+		poolConfig.ConnConfig.ConnectTimeout = connectTimeout
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
 	if err != nil {
 		return nil, withStatus(exitUnreachable, fmt.Errorf("connect to PostgreSQL: %w", err))

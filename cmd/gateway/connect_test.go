@@ -1,0 +1,37 @@
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+func TestAServerThatTakesConnectionsAndSaysNothingIsGivenUp(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	url := "postgres://u:s3cret@" + silent.Addr().String() + "/d?sslmode=disable"
+	type result struct {
+		pool *pgxpool.Pool
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		pool, err := connect(t.Context(), url, 4)
+		done <- result{pool, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err == nil || strings.Contains(r.err.Error(), "s3cret") {
+			t.Errorf("connected to a server that says nothing, or told the password: %v", r.err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatal("still waiting after 15 s")
+	}
+}

@@ -23,7 +23,7 @@ test: postgres cc ## run every test, with the race detector, on real PostgreSQL
 
 .PHONY: lint
 lint: ## run every linter
-	@unformatted=$$(gofmt -l .) && if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
+	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)) && if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
 	sh -n scripts/need

@@ -40,12 +40,10 @@ a sample organization with a source and jobs per vendor, receives, and prints wh
 kept between runs in --dir. Ctrl-C stops all of it. GATEWAY_PG_BIN names another folder of PostgreSQL's binaries.`,
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := f.run(cmd)
-			if stopped := cmd.Context(); stopped.Err() != nil &&
-				(errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(stopped))) {
-				return nil // Ctrl-C before it was up
+			if err := f.run(cmd); !interrupted(cmd.Context(), err) {
+				return err
 			}
-			return err
+			return nil // Ctrl-C before it was up
 		},
 	}
 	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory to keep data, key and settings in")
@@ -53,6 +51,11 @@ kept between runs in --dir. Ctrl-C stops all of it. GATEWAY_PG_BIN names another
 	cmd.Flags().StringVar(&f.adminListen, "admin-listen", devAdmin, "where operators look (/metrics, /livez, /readyz), as host:port")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON object in place of the text, once it receives")
 	return cmd
+}
+
+// interrupted reports whether an error says no more than that ctx has ended.
+func interrupted(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)))
 }
 
 func (f *devFlags) run(cmd *cobra.Command) error {

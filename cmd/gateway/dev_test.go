@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -192,13 +194,12 @@ func TestDevRunsEverythingUntilCtrlC(t *testing.T) {
 	if got := d.shell(check).json(t); got["ok"] != true {
 		t.Errorf("config check: %v", got)
 	}
-	if strings.Contains(printed+d.stderr.String(), "gateway:") {
-		t.Error("the password of PostgreSQL is printed")
-	}
-
 	pid := postgres(t, filepath.Join(dir, ".dev", "postgres"))
 	if status := d.end(syscall.SIGINT); status != exitOK {
 		t.Errorf("exit status %d after Ctrl-C: %s", status, d.stderr)
+	}
+	if strings.Contains(printed+d.stderr.String(), "gateway:") {
+		t.Error("the password of PostgreSQL is printed")
 	}
 	if alive(pid) {
 		t.Errorf("PostgreSQL, process %d, outlives it", pid)
@@ -218,6 +219,10 @@ func TestAKilledDevLeavesNothingInTheWayAndKeepsWhatItHad(t *testing.T) {
 	}
 	if status := first.end(syscall.SIGKILL); status == exitOK {
 		t.Fatal("it was not killed")
+	}
+	// A lost key is no obstacle either: the samples get new secrets.
+	if err := os.Remove(filepath.Join(dir, ".dev", "secrets-key")); err != nil {
+		t.Fatal(err)
 	}
 	second := startDev(t, dir, 0, "--json")
 	after := second.ready()
@@ -276,6 +281,40 @@ func TestDevRunsAsAnOrdinaryUserAndWhereThatUserCannotEnter(t *testing.T) {
 		t.Errorf("exit status %d: %s", status, d.stderr)
 	}
 }
+
+func TestCtrlCWhileDevStartsIsAnOrdinaryEnd(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var out bytes.Buffer
+	interrupt := writeFunc(func(p []byte) (int, error) {
+		cancel(errors.New("interrupt signal received")) // it has just said that it starts PostgreSQL
+		return len(p), nil
+	})
+	status := run(ctx, []string{"dev", "--dir", openDir(t), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"},
+		streams{in: untouched{t}, out: &out, err: interrupt})
+	if status != exitOK || out.Len() != 0 {
+		t.Errorf("status %d, stdout %q", status, &out)
+	}
+}
+
+func TestOnlyAnEndOfTheContextCountsAsInterrupted(t *testing.T) {
+	t.Parallel()
+	signal, other := errors.New("interrupt signal received"), errors.New("disk full")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	if interrupted(ctx, context.Canceled) {
+		t.Error("before it has ended")
+	}
+	cancel(signal)
+	for err, want := range map[error]bool{context.Canceled: true, fmt.Errorf("make the data: %w", signal): true, other: false, nil: false} {
+		if got := interrupted(ctx, err); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+	}
+}
+
+type writeFunc func([]byte) (int, error)
+
+func (w writeFunc) Write(p []byte) (int, error) { return w(p) }
 
 func TestDevNamesTheFlagOfAnAddressThatIsTaken(t *testing.T) {
 	t.Parallel()

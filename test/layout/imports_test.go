@@ -42,7 +42,8 @@ var testsToo = []string{"internal/devdb", "migrations"}
 
 // testsOf is what the tests of one package may import besides.
 var testsOf = map[string][]string{
-	"internal/inbox": {"internal/canonical"}, // fingerprints as the gate hands them over
+	"internal/inbox":   {"internal/canonical"},                 // fingerprints as the gate hands them over
+	"internal/capture": {"providers/nylas", "providers/slack"}, // captures are what the vendors make of them
 }
 
 // mayUse says which packages may import a module of others; "tests" means those of any package.

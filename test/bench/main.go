@@ -76,6 +76,7 @@ type options struct {
 	beside            string // another gateway's binary, to compare with; only that is measured then
 	short, size       bool
 	only              string // a comma-separated list of groups; empty: all
+	millions          string // of keys, with commas between
 	rounds            int
 	each              time.Duration // measured in one go
 	profile           string
@@ -98,6 +99,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.out, "out", "docs/benchmarks", "folder for the table and the raw figures")
 	f.BoolVar(&o.short, "short", false, "only see that everything runs; the figures mean nothing")
 	f.BoolVar(&o.size, "size", false, "measure with 1, 5 and 20 million keys instead (40 minutes, 20 GB)")
+	f.StringVar(&o.millions, "millions", "1,5,20", "how many keys -size measures with")
 	f.StringVar(&o.only, "only", "", "groups to measure, with commas between: throughput,latency,mail,two,shapes")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each row is measured")
 	f.DurationVar(&o.each, "each", 4*time.Second, "how long each row is measured in a round")

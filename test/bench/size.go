@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 
 	"webhook-gateway/test/bench/load"
 	"webhook-gateway/test/bench/report"
 	"webhook-gateway/test/bench/world"
 )
-
-// million keys, at which the full database is measured beside one that is kept empty.
-var steps = []int{1, 5, 20}
 
 // sizes measures a gateway on a database that fills up beside one on a database that is empty. Both are on
 // one server, and each pair of measurements is made in one round.
@@ -25,7 +24,11 @@ func (b *bench) sizes(ctx context.Context) error {
 		return err
 	}
 	held := 0
-	for _, million := range steps {
+	for text := range strings.SplitSeq(b.millions, ",") {
+		million, err := strconv.Atoi(text)
+		if err != nil || million <= held {
+			return fmt.Errorf("%q: write growing numbers of millions, with commas between", b.millions)
+		}
 		if err := fill(ctx, full, held, million); err != nil {
 			return err
 		}
@@ -38,27 +41,20 @@ func (b *bench) sizes(ctx context.Context) error {
 }
 
 func (b *bench) sizeStep(ctx context.Context, full *world.Database, beside *world.Process, million int) error {
-	empty, filled := report.SizeNames(million)
-	var before int
+	empty, filled, compressed := report.SizeNames(million)
 	err := b.inTurn(ctx, b.rounds,
 		segment{empty, func(ctx context.Context, s *report.Sample) error {
 			return b.send(ctx, b.traffic(load.Usual, b.gateway), b.gateway, s)
 		}},
-		segment{filled, func(ctx context.Context, s *report.Sample) error {
-			if _, err := full.Pool.Exec(ctx, `TRUNCATE agent.webhook_deliveries`); err != nil {
+		segment{filled, func(ctx context.Context, s *report.Sample) error { return b.sendFull(ctx, full, beside, s) }},
+		segment{compressed, func(ctx context.Context, s *report.Sample) error {
+			if err := full.Set(ctx, "wal_compression", "lz4"); err != nil {
 				return err
 			}
-			if err := full.Pool.QueryRow(ctx, `SELECT count(*) FROM agent.idempotency_keys`).Scan(&before); err != nil {
+			if err := b.sendFull(ctx, full, beside, s); err != nil {
 				return err
 			}
-			if err := b.watch(ctx, "load", b.traffic(load.Usual, beside), beside, s); err != nil {
-				return err
-			}
-			rows, claimed, err := full.Kept(ctx)
-			if err == nil && (rows != s.Result.AllOK || claimed-before != rows) {
-				err = fmt.Errorf("%d deliveries were acknowledged, and there are %d rows with %d keys", s.Result.AllOK, rows, claimed-before)
-			}
-			return err
+			return full.Set(ctx, "wal_compression", "off")
 		}},
 	)
 	if err != nil {
@@ -71,17 +67,54 @@ func (b *bench) sizeStep(ctx context.Context, full *world.Database, beside *worl
 	return err
 }
 
+// sendFull runs the usual load on the database that is full, and sees that every 200 has its row and key.
+func (b *bench) sendFull(ctx context.Context, full *world.Database, beside *world.Process, s *report.Sample) error {
+	if _, err := full.Pool.Exec(ctx, `TRUNCATE agent.webhook_deliveries`); err != nil {
+		return err
+	}
+	_, before, err := full.Kept(ctx)
+	if err != nil {
+		return err
+	}
+	if err := full.Checkpoint(ctx); err != nil {
+		return err
+	}
+	if err := b.watch(ctx, "load", b.traffic(load.Usual, beside), beside, s); err != nil {
+		return err
+	}
+	rows, claimed, err := full.Kept(ctx)
+	if err == nil && (rows != s.Result.AllOK || claimed-before != rows) {
+		err = fmt.Errorf("%d deliveries were acknowledged, and there are %d rows with %d keys", s.Result.AllOK, rows, claimed-before)
+	}
+	return err
+}
+
+// The indexes are made anew after each filling, which takes a fraction of the time, and left as full as
+// keys that come in any order leave them.
+const (
+	dropIndexes = `
+		ALTER TABLE agent.idempotency_keys DROP CONSTRAINT idempotency_keys_pkey, DROP CONSTRAINT idempotency_keys_key;
+		DROP INDEX agent.idempotency_keys_retain;`
+	makeIndexes = `
+		SET maintenance_work_mem = '1GB';
+		ALTER TABLE agent.idempotency_keys
+		  ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (id),
+		  ADD CONSTRAINT idempotency_keys_key UNIQUE (organization_id, scope, key) WITH (fillfactor = 70);
+		CREATE INDEX idempotency_keys_retain ON agent.idempotency_keys (retain_until);
+		ALTER INDEX agent.idempotency_keys_key RESET (fillfactor);
+		RESET maintenance_work_mem;`
+)
+
 // fill brings the keys from one number of millions to another, as deliveries of the last day, each with a
 // vendor's id of its own, in the order of their time.
 func fill(ctx context.Context, d *world.Database, from, to int) error {
 	const each = 250_000
-	tenants := make([][2]string, 0, len(d.Tenants))
+	var organizations, jobs []string
 	for _, t := range d.Tenants {
-		tenants = append(tenants, [2]string{t.Organization.String(), t.Job.String()})
+		organizations, jobs = append(organizations, t.Organization.String()), append(jobs, t.Job.String())
 	}
-	organizations, jobs := make([]string, len(tenants)), make([]string, len(tenants))
-	for i, t := range tenants {
-		organizations[i], jobs[i] = t[0], t[1]
+	if _, err := d.Pool.Exec(ctx, dropIndexes); err != nil {
+		return fmt.Errorf("drop the indexes: %w", err)
 	}
 	for n := from * 1_000_000; n < to*1_000_000; n += each {
 		_, err := d.Pool.Exec(ctx, `
@@ -102,6 +135,10 @@ func fill(ctx context.Context, d *world.Database, from, to int) error {
 		}
 		fmt.Fprintf(os.Stderr, "%.2f million keys\n", float64(n+each)/1e6)
 	}
-	_, err := d.Pool.Exec(ctx, `VACUUM ANALYZE agent.idempotency_keys`)
-	return err
+	for _, sql := range []string{makeIndexes, `VACUUM ANALYZE agent.idempotency_keys`} {
+		if _, err := d.Pool.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("make the indexes: %w", err)
+		}
+	}
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -68,6 +70,8 @@ func Serve(in io.Reader, out io.Writer) error {
 	if _, err := fmt.Fprintln(out, `"begun"`); err != nil {
 		return err
 	}
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(-1) // nothing is allocated from here on
 	result, err := send(&spec, prepared)
 	if err != nil {
 		return err

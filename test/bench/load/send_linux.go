@@ -2,8 +2,6 @@ package load
 
 import (
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"syscall"
 	"time"
 )
@@ -46,8 +44,6 @@ type conn struct {
 const grace = 10 * time.Second
 
 func send(spec *Spec, p *prepared) (*Result, error) {
-	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(-1) // nothing is allocated from here on
 	most := p.n
 	if spec.Repeat {
 		most = 20 * p.n

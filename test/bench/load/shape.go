@@ -57,7 +57,7 @@ func notification(application, text string, size int) string {
 		`"bcc":[],"body":"<div dir=\"ltr\">%s</div>","cc":[{"email":"books@example.com","name":"Books"}],` +
 		`"created_at":1723821981,"date":1723821981,"folders":["UNREAD","CATEGORY_PERSONAL","INBOX"],` +
 		`"from":[{"email":"billing@example.org","name":"Billing"}],"grant_id":"%[3]s","id":"1915c5d0b7f4a1e2",` +
-		`"object":"message","reply_to":[],"snippet":"%s","starred":false,` +
+		`"object":"message","reply_to":[],"snippet":"%[5]s","starred":false,` +
 		`"subject":"Invoice 2024-0817","thread_id":"1915c5d0b7f4a1e2","to":[{"email":"ap@example.com",` +
 		`"name":"Accounts payable"}],"unread":true}}}`
 	plain := fmt.Sprintf(form, idMark, application, tenantMark, text, "")

@@ -160,12 +160,27 @@ func (d *Database) register(ctx context.Context) error {
 
 // Reset empties the tables and writes a checkpoint, so that every run begins alike.
 func (d *Database) Reset(ctx context.Context) error {
+	_, err := d.Pool.Exec(ctx, `TRUNCATE agent.idempotency_keys, agent.webhook_deliveries, agent.webhook_drops`)
+	if err != nil {
+		return fmt.Errorf("empty the tables: %w", err)
+	}
+	return d.Checkpoint(ctx)
+}
+
+// Checkpoint writes a checkpoint. The pages that are changed next go to the log whole.
+func (d *Database) Checkpoint(ctx context.Context) error {
+	_, err := d.Pool.Exec(ctx, `CHECKPOINT`)
+	return err
+}
+
+// Set changes a setting of the server.
+func (d *Database) Set(ctx context.Context, name, value string) error {
 	for _, sql := range []string{
-		`TRUNCATE agent.idempotency_keys, agent.webhook_deliveries, agent.webhook_drops`,
-		`CHECKPOINT`,
+		`ALTER SYSTEM SET ` + pgx.Identifier{name}.Sanitize() + ` = '` + value + `'`,
+		`SELECT pg_reload_conf()`,
 	} {
 		if _, err := d.Pool.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("empty the tables: %w", err)
+			return fmt.Errorf("set %s: %w", name, err)
 		}
 	}
 	return nil

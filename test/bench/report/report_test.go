@@ -1,0 +1,62 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"webhook-gateway/test/bench/load"
+)
+
+func filled() *Report {
+	r := &Report{Rounds: 3, Each: time.Second, IdleMemory: 20 << 20, LoadedMemory: 70 << 20}
+	for round, v := range [][4]float64{{3000, 1000, 8000, 12000}, {6000, 3000, 8000, 24000}, {9000, 3000, 8000, 12000}} {
+		for i, name := range []string{"fresh", "pgbench", "http alone", "settling alone"} {
+			r.Add(name, Sample{Round: round, Value: v[i], Deliveries: 10, ServerCPU: time.Millisecond, WAL: 25000})
+		}
+	}
+	r.Add("steady 1000/s", Sample{Value: 1000, Result: &load.Result{P50: 2 * time.Millisecond, P99: 9 * time.Millisecond}})
+	return r
+}
+
+func TestFiguresAreMediansAndRatiosArePairedByRound(t *testing.T) {
+	t.Parallel()
+	r := filled()
+	if got := r.Median("fresh"); got != 6000 {
+		t.Errorf("median %v", got)
+	}
+	if diff := cmp.Diff([]float64{3, 2, 3}, r.ratios("fresh", "pgbench")); diff != "" {
+		t.Error(diff)
+	}
+	nearly := cmpopts.EquateApprox(0, 1e-9)
+	if diff := cmp.Diff([]float64{.625, 1, 1.875}, r.shares(), nearly); diff != "" {
+		t.Error(diff)
+	}
+	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
+		t.Errorf("median of four: %v", got)
+	}
+}
+
+func TestTheTableShowsWhatWasMeasuredAndNothingElse(t *testing.T) {
+	t.Parallel()
+	table := filled().Markdown()
+	for _, row := range []string{
+		"| 6000 (3000–9000) | 3000 (1000–3000) | **3.00 (2.00–3.00)** | ≥ 2.5, aim 3 |",
+		"| share of the ceiling 1/(1/H + 1/D) | 6000 (3000–9000) | H 8000, D 12000 |",
+		"| ACK at a steady 1,000/s, p50 / p99 | 2.0 (2.0–2.0) / **9.0 (9.0–9.0)** ms | 1000/s |",
+		"| resident memory, idle / most under load, MiB | 20 / 70 |",
+		"| fresh | 6000 (3000–9000) | 100 |  |  | 2500 |",
+	} {
+		if !strings.Contains(table, row) {
+			t.Errorf("lacks %s\n%s", row, table)
+		}
+	}
+	for _, absent := range []string{"COPY", "duplicates", "gzip", "half of"} {
+		if strings.Contains(table, absent) {
+			t.Errorf("tells of %s, which was not measured", absent)
+		}
+	}
+}

@@ -44,6 +44,11 @@ type Config struct {
 
 	ShutdownDelay   time.Duration `env:"GATEWAY_SHUTDOWN_DELAY"`
 	ShutdownTimeout time.Duration `env:"GATEWAY_SHUTDOWN_TIMEOUT"`
+
+	CaptureDir   string `env:"GATEWAY_CAPTURE_DIR"`
+	CaptureFiles int    `env:"GATEWAY_CAPTURE_FILES"`
+	CaptureBytes int64  `env:"GATEWAY_CAPTURE_BYTES"`
+	RejectedDir  string `env:"GATEWAY_REJECTED_DIR"`
 }
 
 // Load reads the settings from the environment, given as os.Environ gives it, and from a YAML file: the

@@ -37,6 +37,7 @@ func plain() Config {
 		QueueDeliveries: 20000, QueueBytes: 128 << 20, BatchDeliveries: 256, BatchBytes: 8 << 20, Committers: 2,
 		InboxRetention: 720 * time.Hour, DropsRetention: 336 * time.Hour, SweepInterval: time.Minute,
 		ShutdownTimeout: 25 * time.Second,
+		CaptureFiles:    1000, CaptureBytes: 64 << 20,
 	}
 }
 

@@ -73,7 +73,7 @@ func table() []setting {
 		{Setting: Setting{Name: "GATEWAY_PPROF", Default: "false", Help: "Go's profiles at /debug/pprof of the admin listener, which must then be on loopback."}},
 		{Setting: Setting{Name: "GATEWAY_LOG_LEVEL", Default: "info", Help: "The least that is logged: debug, info, warn or error."}},
 	}
-	list = append(append(list, limits()...), times()...)
+	list = append(append(append(list, limits()...), times()...), captures()...)
 	for i := range list {
 		if list[i].Name != fileSetting {
 			list[i].YAML = strings.ToLower(strings.TrimPrefix(list[i].Name, prefix))
@@ -157,6 +157,27 @@ func times() []setting {
 	}
 }
 
+func captures() []setting {
+	return []setting{
+		{
+			Setting: Setting{Name: "GATEWAY_CAPTURE_DIR", Help: "Folder to capture verified requests in, for gateway replay; what is in it is as private as what vendors send. Off unless set."},
+			check:   func(c *Config) error { return absoluteIfSet(c.CaptureDir) },
+		},
+		{
+			Setting: Setting{Name: "GATEWAY_CAPTURE_FILES", Default: "1000", Help: "How many captures that folder may hold of each provider; then no more are made."},
+			check:   func(c *Config) error { return number(c.CaptureFiles, 1, 1_000_000) },
+		},
+		{
+			Setting: Setting{Name: "GATEWAY_CAPTURE_BYTES", Default: "64MiB", Help: "And how many bytes of bodies."},
+			check:   func(c *Config) error { return size(c.CaptureBytes, mib, 64*gib) },
+		},
+		{
+			Setting: Setting{Name: "GATEWAY_REJECTED_DIR", Help: "Folder to keep refused requests in, signatures too, for gateway doctor: 50 of each provider, 10 a minute, for an hour. Anybody can cause them. Off unless set."},
+			check:   func(c *Config) error { return absoluteIfSet(c.RejectedDir) },
+		},
+	}
+}
+
 // checkTogether looks at settings that only make sense together.
 func (c *Config) checkTogether(p *problems) {
 	if c.BodyBudgetBytes < c.MaxBodyBytes {
@@ -174,6 +195,9 @@ func (c *Config) checkTogether(p *problems) {
 	if c.Pprof && !loopback(c.AdminListen) {
 		p.add("GATEWAY_PPROF", fmt.Errorf("profiles show what is in memory, and GATEWAY_ADMIN_LISTEN (%s) is not on loopback; listen on 127.0.0.1, or leave it off",
 			c.AdminListen))
+	}
+	if c.CaptureDir != "" && c.CaptureDir == c.RejectedDir {
+		p.add("GATEWAY_REJECTED_DIR", errors.New("is GATEWAY_CAPTURE_DIR as well; what was refused must not be taken for what was verified: choose another folder"))
 	}
 	if c.Listen == c.AdminListen && !strings.HasSuffix(c.Listen, ":0") {
 		p.add("GATEWAY_ADMIN_LISTEN", fmt.Errorf("%s is GATEWAY_LISTEN as well; choose another port", c.AdminListen))
@@ -206,6 +230,13 @@ func absolute(path string) error {
 		return fmt.Errorf("%q depends on where the process was started; write a path from the root", path)
 	}
 	return nil
+}
+
+func absoluteIfSet(path string) error {
+	if path == "" {
+		return nil
+	}
+	return absolute(path)
 }
 
 func address(text string) error {

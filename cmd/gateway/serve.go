@@ -19,6 +19,7 @@ import (
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/inbox"
 	"webhook-gateway/jobs"
 	"webhook-gateway/migrations"
@@ -114,6 +115,7 @@ type gateway struct {
 	directory *jobs.Directory
 	inbox     *inbox.Inbox
 	sweeper   *inbox.Sweeper
+	recorder  *capture.Recorder // nil: nothing is captured
 	admin     *admin
 }
 
@@ -144,16 +146,20 @@ func newGateway(ctx context.Context, b base) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	recorder, err := newRecorder(b, directory)
+	if err != nil {
+		return nil, err
+	}
 	gate := providers.NewGate(vendors, directory, box, ledger, b.cfg.MaxInflatedBytes)
 	receiver := providers.NewReceiver(vendors, gate, providers.Limits{
 		Body: b.cfg.MaxBodyBytes, BodyBudget: b.cfg.BodyBudgetBytes, Read: b.cfg.ReadTimeout, Settle: b.cfg.SettleTimeout,
-	}, providers.Deps{Registerer: b.reg, Log: b.log})
+	}, providers.Deps{Registerer: b.reg, Log: b.log, Observer: observer(recorder)})
 	sweeper, err := inbox.NewSweeper(b.pool, inbox.Retention{Inbox: b.cfg.InboxRetention, Drops: b.cfg.DropsRetention}, b.reg, b.log)
 	if err != nil {
 		return nil, err
 	}
 	return &gateway{
-		base: b, receiver: receiver, directory: directory, inbox: box, sweeper: sweeper,
+		base: b, receiver: receiver, directory: directory, inbox: box, sweeper: sweeper, recorder: recorder,
 		admin: newAdmin(b.cfg, b.reg, directory),
 	}, nil
 }
@@ -161,6 +167,9 @@ func newGateway(ctx context.Context, b base) (*gateway, error) {
 // run listens, and drains along the flow once ctx ends: unready, no new connections, every request
 // answered, the last batch committed, then the background work and the admin listener.
 func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
+	if g.recorder != nil {
+		defer g.recorder.Stop()
+	}
 	defer g.inbox.Stop()
 	if err := g.directory.Load(ctx); err != nil {
 		return withStatus(exitUnreachable, fmt.Errorf("load sources and jobs: %w", err))

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/internal/devdb"
 )
 
 func TestAServerThatTakesConnectionsAndSaysNothingIsGivenUp(t *testing.T) {
@@ -33,5 +35,20 @@ func TestAServerThatTakesConnectionsAndSaysNothingIsGivenUp(t *testing.T) {
 		}
 	case <-time.After(15 * time.Second):
 		t.Fatal("still waiting after 15 s")
+	}
+}
+
+func TestTheServerNoticesWhenTheNetworkToAGatewayEnds(t *testing.T) {
+	t.Parallel()
+	pool, err := connect(t.Context(), devdb.New(t), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var seconds int
+	err = pool.QueryRow(t.Context(), `SELECT current_setting('tcp_keepalives_idle')::int
+		+ current_setting('tcp_keepalives_interval')::int * current_setting('tcp_keepalives_count')::int`).Scan(&seconds)
+	if err != nil || seconds < 10 || seconds > 60 {
+		t.Errorf("a dead connection is noticed after %d s: %v", seconds, err)
 	}
 }

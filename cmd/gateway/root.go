@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
@@ -104,6 +105,7 @@ func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool,
 		// A server that is gone without a word would hold one of the pool's places for each attempt, for ever.
 		poolConfig.ConnConfig.ConnectTimeout = connectTimeout
 	}
+	poolConfig.AfterConnect = noticeOurEnd
 	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
 	if err != nil {
 		return nil, withStatus(exitUnreachable, fmt.Errorf("connect to PostgreSQL: %w", err))
@@ -118,6 +120,17 @@ func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool,
 		return nil, withStatus(exitUnreachable, fmt.Errorf("PostgreSQL at DATABASE_URL does not answer: %w", err))
 	}
 	return pool, nil
+}
+
+// noticeOurEnd has the server ask within half a minute whether a silent connection is alive. None of its
+// time-outs runs while it waits for the rest of a batch: a gateway whose network ends in the middle of one
+// would hold the keys in it for two hours, and their deliveries could be stored by nobody.
+func noticeOurEnd(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3`)
+	if err != nil && ctx.Err() == nil && !conn.IsClosed() {
+		return nil // not every system has them
+	}
+	return err
 }
 
 // printJSON writes exactly one JSON object to stdout.

@@ -66,7 +66,7 @@ func NewReceiver(list []Provider, gate *Gate, limits Limits, deps Deps) *Receive
 //	GET  on both, for a provider that checks a URL with a challenge
 func (r *Receiver) Mount(e *echo.Echo) {
 	e.HTTPErrorHandler = answerError
-	e.Use(r.recoverPanic)
+	e.Use(r.recoverPanic, r.noOptions)
 	for _, p := range r.providers {
 		base := "/webhooks/" + p.Name()
 		for _, path := range []string{base + "/:job", base + "/sources/:source"} {
@@ -87,6 +87,22 @@ func oneSegment(next echo.HandlerFunc) echo.HandlerFunc {
 			}
 		}
 		return next(c)
+	}
+}
+
+// noOptions has OPTIONS answered like any other method that no route takes: echo answers it 204 by itself.
+func (r *Receiver) noOptions(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if c.Request().Method != http.MethodOptions {
+			return next(c)
+		}
+		if _, ours := r.providerOf(c.Path()); !ours {
+			return next(c)
+		}
+		if allow, ok := c.Get(echo.ContextKeyHeaderAllow).(string); ok {
+			c.Response().Header().Set(echo.HeaderAllow, allow)
+		}
+		return echo.ErrMethodNotAllowed
 	}
 }
 

@@ -18,7 +18,7 @@ run: postgres ## start everything on this machine: PostgreSQL, the gateway, samp
 	@exec bin/gateway dev
 
 .PHONY: test
-test: postgres cc ## run every test, with the race detector, on real PostgreSQL
+test: postgres cc prometheus ## run every test, with the race detector, on real PostgreSQL
 	$(GO) test -race -timeout 15m ./...
 
 .PHONY: lint
@@ -26,6 +26,7 @@ lint: ## run every linter
 	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)) && if [ -n "$$unformatted" ]; then echo "gofmt would change:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
+	$(GO) -C tools/dashboards test ./...
 	sh -n scripts/need
 	sh -n scripts/fuzz
 	bash -n .ci/run
@@ -77,3 +78,7 @@ postgres: ## install PostgreSQL's programs if they are missing, without a server
 .PHONY: cc
 cc:
 	@scripts/need cc
+
+.PHONY: prometheus
+prometheus:
+	@scripts/need prometheus

@@ -1,8 +1,6 @@
 package inbox
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -41,11 +39,6 @@ func newMetrics(reg prometheus.Registerer, providers []string) *metrics {
 		}
 	}
 	return m
-}
-
-func (m *metrics) settled(deliveries int, took time.Duration) {
-	m.batch.Observe(float64(deliveries))
-	m.duration.Observe(took.Seconds())
 }
 
 func (m *metrics) claim(provider string, outcome idempotency.Kind) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"strings"
 	"testing"
@@ -50,5 +51,15 @@ func TestTheServerNoticesWhenTheNetworkToAGatewayEnds(t *testing.T) {
 		+ current_setting('tcp_keepalives_interval')::int * current_setting('tcp_keepalives_count')::int`).Scan(&seconds)
 	if err != nil || seconds < 10 || seconds > 60 {
 		t.Errorf("a dead connection is noticed after %d s: %v", seconds, err)
+	}
+}
+
+func TestAStopWhileItStartsIsNoFailure(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if got := callContext(stopped, nil, "serve", "--config", c.file); got.status != exitOK || got.err != "" {
+		t.Errorf("ended with status %d: %s", got.status, got.err)
 	}
 }

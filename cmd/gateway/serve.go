@@ -48,7 +48,11 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, newLogger(cmd.ErrOrStderr(), cfg), nil)
+			err = serve(cmd.Context(), cfg, newLogger(cmd.ErrOrStderr(), cfg), nil)
+			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
+				return nil // told to stop before it received anything
+			}
+			return err
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -116,7 +117,9 @@ func TestAWaitForALockIsBoundedAndIsNoOutcome(t *testing.T) {
 	}
 	single := open(t, b.url, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	keys := idempotency.NewService(single, idempotency.Options{LockWait: 50 * time.Millisecond})
-	o, err := keys.Claim(t.Context(), r, content("1"), lease)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	o, err := keys.Claim(ctx, r, content("1"), lease)
 	var pg *pgconn.PgError
 	if !errors.Is(err, idempotency.ErrLockTimeout) || errors.Is(err, idempotency.ErrInFlight) || !errors.As(err, &pg) || o.Kind != "" {
 		t.Errorf("%+v, %v, want ErrLockTimeout with the server's error", o, err)

@@ -86,7 +86,12 @@ func (c *claiming) own(ctx context.Context, rec *record, started time.Time) (o O
 	// made earlier: what is missing of the lease is given again, under the fence.
 	if lost := c.terms.Lease - rec.Remaining; lost > min(time.Second, c.terms.Lease/10) {
 		started = time.Now()
-		if rec, err = c.s.repo.extend(ctx, rec.Identity, c.terms.Lease); err != nil || rec == nil {
+		held := rec.Identity
+		err = c.s.resend(ctx, func() error {
+			rec, err = c.s.repo.extend(ctx, held, c.terms.Lease)
+			return err
+		})
+		if err != nil || rec == nil {
 			return Outcome{}, false, err
 		}
 		c.stands = rec

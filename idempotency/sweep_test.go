@@ -150,8 +150,10 @@ func TestALateCompletionAndASweepDoNotMeet(t *testing.T) {
 	if recorded, err := b.keys.In(tx).Complete(t.Context(), c, response(`1`)); err != nil || !recorded {
 		t.Fatal(recorded, err)
 	}
-	if read, deleted := b.sweep(10); read != 0 || deleted != 0 {
-		t.Errorf("the sweep took a row that a completion holds: read %d, deleted %d", read, deleted)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if read, deleted, err := b.keys.Sweep(ctx, 10); err != nil || read != 0 || deleted != 0 {
+		t.Errorf("the sweep took a row that a completion holds: read %d, deleted %d, %v", read, deleted, err)
 	}
 	b.commit(tx)
 	if read, deleted := b.sweep(10); read != 1 || deleted != 1 {
@@ -171,7 +173,9 @@ func TestACompletionThatWaitsForASweepIsNone(t *testing.T) {
 	if _, deleted, err := b.keys.In(tx).Sweep(t.Context(), 10); err != nil || deleted != 1 {
 		t.Fatal(deleted, err)
 	}
-	if _, err := b.keys.Complete(t.Context(), c, response(`1`)); !errors.Is(err, idempotency.ErrLockTimeout) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := b.keys.Complete(ctx, c, response(`1`)); !errors.Is(err, idempotency.ErrLockTimeout) {
 		t.Errorf("got %v, want ErrLockTimeout while the sweep is at the row", err)
 	}
 	recorded := together(2, func(i int) bool {

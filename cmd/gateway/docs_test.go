@@ -188,7 +188,7 @@ func TestTheReadmeListsEveryCommandAndExitStatus(t *testing.T) {
 		statuses = append(statuses, row[0])
 	}
 	var known []string
-	for _, status := range []int{exitOK, exitFailed, exitUsage, exitConfig, exitUnreachable} {
+	for _, status := range []int{exitOK, exitFailed, exitUsage, exitConfig, exitUnreachable, exitMismatch} {
 		known = append(known, strconv.Itoa(status))
 	}
 	if diff := cmp.Diff(known, statuses); diff != "" {

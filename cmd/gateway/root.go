@@ -60,6 +60,8 @@ func newRoot(s streams) *cobra.Command {
 		dropsCommand(),
 		keysCommand(),
 		sendCommand(),
+		replayCommand(),
+		signCommand(),
 		sweepCommand(),
 		configCommand(),
 		healthcheckCommand(),

@@ -22,7 +22,8 @@ type Town struct {
 }
 
 // Register registers a town for the captures. Several towns are strangers to each other: what one of them
-// has received is new to the next. A name that is taken already is an error of the test.
+// has received is new to the next. The town's name is added to those of its sources; of a town without a name
+// they have the names that the captures give them.
 func Register(t testing.TB, store *jobs.Store, list []*Capture, name string) Town {
 	t.Helper()
 	cast, err := capture.Parties(list)
@@ -31,21 +32,22 @@ func Register(t testing.TB, store *jobs.Store, list []*Capture, name string) Tow
 	}
 	town := Town{Places: make(Places), Organization: uuid.New()}
 	secrets := make(map[string]string)
+	called := func(source string) string { return strings.TrimSuffix(source+"-"+name, "-") }
 	for _, s := range cast.Sources {
-		text, called := secretOf(s), s.Name+"-"+name
-		added, err := store.AddSource(t.Context(), jobs.NewSource{Provider: s.Provider, Name: called, Pins: identities(s.Pins), Secret: secret(t, text)})
+		text := secretOf(s)
+		added, err := store.AddSource(t.Context(), jobs.NewSource{Provider: s.Provider, Name: called(s.Name), Pins: identities(s.Pins), Secret: secret(t, text)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		secrets[s.Provider+s.Name] = text
 		town.Sources = append(town.Sources, added.ID)
-		town.Places[capture.PlaceKey(s.Provider, "source", s.Name)] = Place{Path: sourcePath(s.Provider, called), Secret: text}
+		town.Places[capture.PlaceKey(s.Provider, "source", s.Name)] = Place{Path: sourcePath(s.Provider, called(s.Name)), Secret: text}
 	}
 	for _, j := range cast.Jobs {
 		n := jobs.NewJob{Provider: j.Provider, Organization: town.Organization, Pins: identities(j.Pins), Fallback: j.Fallback}
 		text := secrets[j.Provider+j.Source]
 		if j.Source != "" {
-			n.Source = j.Source + "-" + name
+			n.Source = called(j.Source)
 		} else {
 			text = secretOf(j)
 			n.Secret = secret(t, text)

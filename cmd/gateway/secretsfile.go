@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"webhook-gateway/internal/capture"
+)
+
+// secretEntry is one line of a file of secrets: what a capture calls by its logical name.
+type secretEntry struct {
+	Path   string `yaml:"path"` // like /webhooks/slack/sources/main
+	Secret string `yaml:"secret"`
+}
+
+// readSecretsFile reads a file of secrets: a YAML mapping of logical names to paths and secrets. It must be
+// its owner's alone. An error quotes nothing of it but names.
+func readSecretsFile(file string) (map[string]secretEntry, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the file of secrets: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the file of secrets: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no file", file)
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, fmt.Errorf("%s has the mode %#o, so that others can read the secrets in it; run: chmod 600 %s", file, info.Mode().Perm(), quote(file))
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return nil, fmt.Errorf("read the file of secrets: %w", err)
+	}
+	entries := make(map[string]secretEntry)
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&entries); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s is no mapping of names to a path and a secret each, like\n  slack-app: {path: /webhooks/slack/sources/main, secret: …}", file)
+	}
+	var errs []error
+	for name, e := range entries {
+		if !strings.HasPrefix(e.Path, "/webhooks/") {
+			errs = append(errs, fmt.Errorf("%s: %s has no path like /webhooks/slack/sources/main", file, name))
+		}
+		if strings.TrimSpace(e.Secret) == "" {
+			errs = append(errs, fmt.Errorf("%s: %s has no secret", file, name))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return entries, errors.Join(errs...)
+}
+
+// placesFrom finds the places that the captures need in a file of secrets. It names everything that is missing.
+func placesFrom(entries map[string]secretEntry, list []*capture.Capture) (capture.Places, error) {
+	places := make(capture.Places)
+	var missing []error
+	for _, c := range list {
+		kind, party := c.Party()
+		if party == nil {
+			continue
+		}
+		key := capture.PlaceKey(c.Provider, kind, party.Name)
+		if _, done := places[key]; done {
+			continue
+		}
+		e, ok := entries[party.Name]
+		if !ok {
+			missing = append(missing, fmt.Errorf("%s %s %q is not in the file of secrets; capture %s needs it", c.Provider, kind, party.Name, c.Name))
+		} else if !strings.HasPrefix(e.Path, "/webhooks/"+c.Provider+"/") {
+			missing = append(missing, fmt.Errorf("the path of %q is not one of %s's; capture %s needs the %s there", party.Name, c.Provider, c.Name, kind))
+		}
+		places[key] = capture.Place{Path: e.Path, Secret: e.Secret}
+	}
+	return places, errors.Join(missing...)
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/internal/capture"
+)
+
+// maxSignBody bounds a body to be signed; no gateway takes a larger one.
+const maxSignBody = 64 << 20
+
+// signFlags are those of gateway sign.
+type signFlags struct {
+	provider, source, job, secrets, dir string
+	age                                 time.Duration
+	asJSON                              bool
+}
+
+func signCommand() *cobra.Command {
+	var f signFlags
+	cmd := &cobra.Command{
+		Use:   "sign --provider P (--source NAME | --job NAME) < body",
+		Short: "Print the headers with which a vendor would send the body on stdin, for tests in any language",
+		Long: `Reads a body from stdin, every byte of it, and prints the headers that a vendor signs it with now: a line
+each, as curl -H @- reads them. The source or job is named as captures name it; its secret comes from the database
+that DATABASE_URL and GATEWAY_SECRETS_KEY name, else from gateway dev in --dir, or from --secrets FILE (mode 0600).`,
+		Example: `  gateway sign --provider slack --source main < body.json |
+    curl -H @- -H 'Content-Type: application/json' --data-binary @body.json http://127.0.0.1:8080/webhooks/slack/sources/main
+  gateway sign --provider nylas --job "$JOB" --json < body.json`,
+		Args: atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	addProviderFlag(cmd, &f.provider)
+	cmd.Flags().StringVar(&f.source, "source", "", "sign with the secret of this source")
+	cmd.Flags().StringVar(&f.job, "job", "", "sign with the secret of this job, or with its source's: an id, or a name in --secrets")
+	cmd.Flags().StringVar(&f.secrets, "secrets", "", "take the secret from this YAML file (mode 0600), and not from the database")
+	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory of the gateway dev to ask for the secret, where DATABASE_URL is not set")
+	cmd.Flags().DurationVar(&f.age, "age", 0, "sign as of so long ago (like 10m), to see a signature that is too old refused")
+	addJSONFlag(cmd, &f.asJSON)
+	return cmd
+}
+
+func (f *signFlags) run(cmd *cobra.Command) error {
+	if err := checkProvider(f.provider, false); err != nil {
+		return err
+	}
+	if (f.source == "") == (f.job == "") {
+		return usagef("whose secret? give --source NAME or --job NAME, one of them")
+	}
+	secret, err := f.secret(cmd)
+	if err != nil {
+		return err
+	}
+	body, err := readAll(cmd.Context(), io.LimitReader(cmd.InOrStdin(), maxSignBody+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the body from stdin: %w", err)
+	case len(body) > maxSignBody:
+		return fmt.Errorf("the body on stdin is larger than %d bytes", maxSignBody)
+	}
+	return printHeaders(cmd, signers()[f.provider](secret, body, time.Now().Add(-f.age)), f.asJSON)
+}
+
+// secret finds the secret of the source or job that is named.
+func (f *signFlags) secret(cmd *cobra.Command) (string, error) {
+	c := &capture.Capture{Name: "on stdin", Provider: f.provider, Target: "/webhooks/" + f.provider + "/sources/" + capture.SourceMark}
+	if f.source != "" {
+		c.Source = &capture.Party{Name: f.source}
+	} else {
+		c.Job, c.Target = &capture.Party{Name: f.job}, "/webhooks/"+f.provider+"/"+capture.JobMark
+	}
+	if f.secrets != "" {
+		entries, err := readSecretsFile(f.secrets)
+		if err != nil {
+			return "", withStatus(exitConfig, err)
+		}
+		places, err := placesFrom(entries, []*capture.Capture{c})
+		if err != nil {
+			return "", withStatus(exitConfig, err)
+		}
+		place, err := places.Of(c)
+		return place.Secret, err
+	}
+	db, err := openRegistry(cmd, f.dir)
+	if err != nil {
+		return "", err
+	}
+	defer db.close()
+	ring, err := db.ring(cmd, f.provider, f.source, f.job)
+	if err != nil {
+		return "", err
+	}
+	h := holder{}
+	err = h.unlock(ring, f.source+f.job)
+	return h.secret, err
+}
+
+func printHeaders(cmd *cobra.Command, headers http.Header, asJSON bool) error {
+	out := make(map[string]string)
+	var lines []string
+	for name, values := range headers {
+		out[name] = values[0]
+		lines = append(lines, name+": "+values[0])
+	}
+	if asJSON {
+		return printJSON(cmd, map[string]any{"headers": out})
+	}
+	slices.Sort(lines)
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/inbox"
 )
 
 func TestAServerThatTakesConnectionsAndSaysNothingIsGivenUp(t *testing.T) {
@@ -62,4 +63,34 @@ func TestAStopWhileItStartsIsNoFailure(t *testing.T) {
 	if got := callContext(stopped, nil, "serve", "--config", c.file); got.status != exitOK || got.err != "" {
 		t.Errorf("ended with status %d: %s", got.status, got.err)
 	}
+}
+
+func TestADayThatCannotBeMadeYetDoesNotKeepAGatewayFromStarting(t *testing.T) {
+	t.Parallel()
+	url := devdb.New(t)
+	pool, err := connect(t.Context(), url, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if _, err := inbox.NewPartitions(pool).Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	last := "agent.webhook_deliveries_" + time.Now().UTC().AddDate(0, 0, 7).Format("20060102")
+	if _, err := pool.Exec(t.Context(), `DROP TABLE `+last); err != nil {
+		t.Fatal(err)
+	}
+	// As ANALYZE does, for as long as it takes.
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE agent.webhook_deliveries IN SHARE UPDATE EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	r := startGatewayOn(t, url)
+	one, _ := slackTown(r)
+	r.ack(r.postSlack(jobPath("slack", one.ID), slackSecret, slackEvent("T1", "Ev1", "hi")))
+	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
 }

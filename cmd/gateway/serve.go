@@ -131,7 +131,7 @@ func newGateway(ctx context.Context, b base) (*gateway, error) {
 	}
 	plane := idempotency.NewService(b.pool, idempotency.Options{})
 	partitions := inbox.NewPartitions(b.pool)
-	if _, err := partitions.Ensure(ctx); err != nil {
+	if err := ensureDays(ctx, partitions, b.log); err != nil {
 		return nil, err
 	}
 	directory := jobs.NewDirectory(b.pool, b.keys, b.log, b.reg)
@@ -166,6 +166,21 @@ func newGateway(ctx context.Context, b base) (*gateway, error) {
 		base: b, receiver: receiver, directory: directory, inbox: box, sweeper: sweeper, recorder: recorder,
 		admin: newAdmin(b.cfg, b.reg, directory),
 	}, nil
+}
+
+// ensureDays makes the inbox's days. That one of next week cannot be made now, as while the table is analyzed,
+// is no reason not to start: every sweep tries again.
+func ensureDays(ctx context.Context, partitions *inbox.Partitions, log *slog.Logger) error {
+	_, err := partitions.Ensure(ctx)
+	if err == nil {
+		return nil
+	}
+	until, unknown := partitions.Until(ctx)
+	if unknown != nil || !until.After(time.Now()) {
+		return err
+	}
+	log.Warn("inbox days not made", "there_until", until, "err", err)
+	return nil
 }
 
 // run listens, and drains along the flow once ctx ends: unready, no new connections, every request

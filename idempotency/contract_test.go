@@ -379,7 +379,6 @@ func TestAReclaimMovesTheLeaseAndNeverShortensRetainUntil(t *testing.T) {
 	}
 	// And the retention moves on with a reclaim that comes late.
 	b.pass(20 * time.Hour)
-	before = retain()
 	b.exec(`UPDATE agent.idempotency_keys SET retain_until = now() + interval '1 hour'`)
 	b.own(r, content("1"))
 	if left := one[time.Duration](b, `SELECT retain_until - now() FROM agent.idempotency_keys`); left < 23*time.Hour {

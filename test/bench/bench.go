@@ -131,7 +131,8 @@ func (b *bench) send(ctx context.Context, spec load.Spec, to *world.Process, sam
 	if rows != want || claimed != want {
 		return fmt.Errorf("%d deliveries were acknowledged and should be kept, and there are %d rows with %d keys", want, rows, claimed)
 	}
-	return nil
+	sample.Inbox, sample.Keys, err = b.db.Stored(ctx)
+	return err
 }
 
 // watch runs a part of ours that measures, and what it costs the others.

@@ -100,7 +100,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.short, "short", false, "only see that everything runs; the figures mean nothing")
 	f.BoolVar(&o.size, "size", false, "measure with 1, 5 and 20 million keys instead (40 minutes, 20 GB)")
 	f.StringVar(&o.millions, "millions", "1,5,20", "how many keys -size measures with")
-	f.StringVar(&o.only, "only", "", "groups to measure, with commas between: throughput,latency,mail,two,shapes")
+	f.StringVar(&o.only, "only", "", "groups to measure, with commas between: throughput,latency,mail,two,shapes,overload")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each row is measured")
 	f.DurationVar(&o.each, "each", 4*time.Second, "how long each row is measured in a round")
 	f.StringVar(&o.profile, "profile", "", "folder to leave a CPU profile of the gateway in")

@@ -31,6 +31,8 @@ const (
 	large      = "1 MB"
 	zipped     = "gzip"
 	deltas     = "100 deltas"
+	over       = "overload"
+	afterwards = "right after it"
 	settleOnly = "settle" // for trials
 	beside     = "the other gateway"
 )
@@ -55,6 +57,7 @@ func (b *bench) rows(ctx context.Context) error {
 		{"mail", b.mail},
 		{"two", b.twoGateways},
 		{"shapes", b.shapes},
+		{"overload", b.overload},
 	} {
 		if b.only != "" && !strings.Contains(","+b.only+",", ","+g.name+",") {
 			continue
@@ -245,4 +248,28 @@ func (b *bench) shapes(ctx context.Context) error {
 		segment{zipped, of(load.Gzip, connections, 20_000)},
 		segment{deltas, of(load.Deltas, 32, 1000)},
 	)
+}
+
+// overload sends from twice as many connections at once as the gateway has room for, each again as soon as
+// it is refused, and then as usual, on the same gateway.
+func (b *bench) overload(ctx context.Context) error {
+	tight, err := b.world.Beside(ctx, b.options.gateway, append([]string{"GATEWAY_QUEUE_DELIVERIES=1000"}, b.env...), b.db)
+	if err != nil {
+		return err
+	}
+	defer tight.Stop()
+	of := func(connections int) func(context.Context, *report.Sample) error {
+		return func(ctx context.Context, s *report.Sample) error {
+			spec := b.traffic(load.Usual, tight)
+			spec.Connections, spec.Requests = connections, 2*spec.Requests
+			return b.send(ctx, spec, tight, s)
+		}
+	}
+	for range min(b.rounds, 3) {
+		err := b.inTurn(ctx, 1, segment{over, of(2000)}, segment{afterwards, of(connections)})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

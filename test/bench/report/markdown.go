@@ -20,8 +20,9 @@ func (r *Report) Markdown() string {
 	for _, row := range r.table() {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", row[0], row[1], row[2], row[3], row[4])
 	}
-	b.WriteString("\nWhat one delivery costs, in microseconds of processor time and bytes of PostgreSQL's log:\n\n" +
-		"| row | a second | server | PostgreSQL | sender | log |\n| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("\nWhat one delivery costs, in microseconds of processor time, bytes of PostgreSQL's log, and bytes of the inbox and the\n" +
+		"keys on disk with their indexes:\n\n" +
+		"| row | a second | server | PostgreSQL | sender | log | inbox | keys |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Samples)) {
 		each := func(of func(Sample) float64) string {
 			if v := median(r.values(name, of)); v > 0 {
@@ -29,10 +30,13 @@ func (r *Report) Markdown() string {
 			}
 			return ""
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, spread(r.values(name, func(s Sample) float64 { return s.Value })),
+		bytes := func(of func(Sample) int64) string {
+			return each(func(s Sample) float64 { return float64(of(s)) / float64(max(s.Deliveries, 1)) })
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", name, spread(r.values(name, func(s Sample) float64 { return s.Value })),
 			each(func(s Sample) float64 { return s.each(s.ServerCPU) }), each(func(s Sample) float64 { return s.each(s.PostgresCPU) }),
 			each(func(s Sample) float64 { return s.each(s.LoadCPU) }),
-			each(func(s Sample) float64 { return float64(s.WAL) / float64(max(s.Deliveries, 1)) }))
+			bytes(func(s Sample) int64 { return s.WAL }), bytes(func(s Sample) int64 { return s.Inbox }), bytes(func(s Sample) int64 { return s.Keys }))
 	}
 	return b.String()
 }
@@ -97,6 +101,16 @@ func (r *Report) table() [][5]string {
 		if len(r.Samples[name]) > 0 {
 			rows = append(rows, [5]string{name + ", deliveries/s", spread(r.values(name, func(s Sample) float64 { return s.Value })), "", "", ""})
 		}
+	}
+	if of := r.Samples["overload"]; len(of) > 0 {
+		refused := r.values("overload", func(s Sample) float64 {
+			return float64(s.Result.Refused[503]) / float64(max(s.Result.AllSent, 1)) * 100
+		})
+		rows = append(rows, [5]string{
+			"overload: 2,000 connections, room for 1,000 deliveries; kept/s, beside right after it",
+			spread(r.values("overload", func(s Sample) float64 { return s.Value })) + fmt.Sprintf(", %.0f %% answered 503", median(refused)),
+			spread(r.values("right after it", func(s Sample) float64 { return s.Value })), "", "",
+		})
 	}
 	return rows
 }

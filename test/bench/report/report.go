@@ -32,6 +32,8 @@ type Sample struct {
 	PostgresCPU time.Duration `json:"postgres_cpu"` // of the server's processes
 	LoadCPU     time.Duration `json:"load_cpu"`     // of the sender
 	WAL         int64         `json:"wal"`          // bytes
+	Inbox       int64         `json:"inbox"`        // bytes on disk
+	Keys        int64         `json:"keys"`
 	Result      *load.Result  `json:"result,omitempty"`
 }
 

@@ -15,7 +15,7 @@ func filled() *Report {
 	r := &Report{Rounds: 3, Each: time.Second, IdleMemory: 20 << 20, LoadedMemory: 70 << 20}
 	for round, v := range [][4]float64{{3000, 1000, 8000, 12000}, {6000, 3000, 8000, 24000}, {9000, 3000, 8000, 12000}} {
 		for i, name := range []string{"fresh", "pgbench", "http alone", "settling alone"} {
-			r.Add(name, Sample{Round: round, Value: v[i], Deliveries: 10, ServerCPU: time.Millisecond, WAL: 25000})
+			r.Add(name, Sample{Round: round, Value: v[i], Deliveries: 10, ServerCPU: time.Millisecond, WAL: 25000, Inbox: 21000, Keys: 6000})
 		}
 	}
 	r.Add("steady 1000/s", Sample{Value: 1000, Result: &load.Result{P50: 2 * time.Millisecond, P99: 9 * time.Millisecond}})
@@ -48,7 +48,7 @@ func TestTheTableShowsWhatWasMeasuredAndNothingElse(t *testing.T) {
 		"| share of the ceiling 1/(1/H + 1/D) | 6000 (3000–9000) | H 8000, D 12000 |",
 		"| ACK at a steady 1,000/s, p50 / p99 | 2.0 (2.0–2.0) / **9.0 (9.0–9.0)** ms | 1000/s |",
 		"| resident memory, idle / most under load, MiB | 20 / 70 |",
-		"| fresh | 6000 (3000–9000) | 100 |  |  | 2500 |",
+		"| fresh | 6000 (3000–9000) | 100 |  |  | 2500 | 2100 | 600 |",
 	} {
 		if !strings.Contains(table, row) {
 			t.Errorf("lacks %s\n%s", row, table)

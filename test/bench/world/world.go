@@ -193,6 +193,14 @@ func (d *Database) Kept(ctx context.Context) (rows, claimed int, err error) {
 	return rows, claimed, err
 }
 
+// Stored returns what the inbox and the keys take on disk, with their indexes.
+func (d *Database) Stored(ctx context.Context) (inbox, keys int64, err error) {
+	err = d.Pool.QueryRow(ctx, `SELECT
+		(SELECT coalesce(sum(pg_total_relation_size(inhrelid)), 0)::bigint FROM pg_inherits WHERE inhparent = 'agent.webhook_deliveries'::regclass),
+		pg_total_relation_size('agent.idempotency_keys')`).Scan(&inbox, &keys)
+	return inbox, keys, err
+}
+
 // WAL returns how far the log has come, in bytes.
 func (d *Database) WAL(ctx context.Context) (int64, error) {
 	var bytes int64

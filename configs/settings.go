@@ -126,7 +126,7 @@ func times() []setting {
 			check:   func(c *Config) error { return duration(c.ReadTimeout, 100*time.Millisecond, 5*time.Minute) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_SETTLE_TIMEOUT", Default: "2500ms", Help: "How long a vendor's call waits for its delivery to be stored, then 503. Slack gives up after 3 s, Nylas after 10 s."},
+			Setting: Setting{Name: "GATEWAY_SETTLE_TIMEOUT", Default: "2500ms", Help: "How long a vendor's call waits, once its body is there, for its delivery to be stored; then 503. Slack gives up after 3 s, Nylas after 10 s."},
 			check:   func(c *Config) error { return duration(c.SettleTimeout, 100*time.Millisecond, time.Minute) },
 		},
 		{

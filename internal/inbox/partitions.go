@@ -137,9 +137,10 @@ func (p *Partitions) past(ctx context.Context, retention time.Duration) ([]strin
 		  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 		 WHERE i.inhparent = 'agent.webhook_deliveries'::regclass
 		   AND c.relname ~ '^webhook_deliveries_\d{8}$'
-		   AND to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp AT TIME ZONE 'UTC' + interval '1 day' <= clock_timestamp() - $1::interval
+		   AND to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp AT TIME ZONE 'UTC' + interval '1 day' <= least(clock_timestamp(), $2) - $1::interval
 		 ORDER BY c.relname`
-	rows, err := p.pool.Query(ctx, sql, retention)
+	// The earlier of two clocks: one that has jumped ahead must not empty the inbox.
+	rows, err := p.pool.Query(ctx, sql, retention, time.Now())
 	if err != nil {
 		return nil, err
 	}

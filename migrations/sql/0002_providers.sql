@@ -36,7 +36,8 @@ CREATE TABLE agent.provider_sources (
   CONSTRAINT provider_sources_provider UNIQUE (id, provider),
   CONSTRAINT provider_sources_name     CHECK (name ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$'),
   CONSTRAINT provider_sources_identity CHECK (agent.is_identity(identity, 0, 16)),
-  CONSTRAINT provider_sources_secrets  CHECK (cardinality(secrets) <= 8)
+  CONSTRAINT provider_sources_secrets  CHECK (cardinality(secrets) <= 8),
+  CONSTRAINT provider_sources_rotation CHECK (isfinite(rotating_until))
 );
 CREATE UNIQUE INDEX provider_sources_named ON agent.provider_sources (provider, name) WHERE removed_at IS NULL;
 CREATE INDEX provider_sources_changed ON agent.provider_sources (changed);
@@ -61,6 +62,7 @@ CREATE TABLE agent.provider_jobs (
   CONSTRAINT provider_jobs_secrets  CHECK (cardinality(secrets) <= 8 AND (source_id IS NULL OR (secrets = '{}' AND rotating_until IS NULL))),
   CONSTRAINT provider_jobs_identity CHECK (CASE WHEN source_id IS NULL THEN agent.is_identity(identity, 0, 16)
                                                 ELSE agent.is_identity(identity, 1, 1) END),
+  CONSTRAINT provider_jobs_rotation CHECK (isfinite(rotating_until)),
   CONSTRAINT provider_jobs_fallback CHECK (NOT fallback OR source_id IS NOT NULL)
 );
 CREATE UNIQUE INDEX provider_jobs_tenant ON agent.provider_jobs (source_id, identity)

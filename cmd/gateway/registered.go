@@ -94,7 +94,7 @@ func (r *registry) job(ctx context.Context, provider string, p capture.Party, so
 		return j.SourceID == under && !j.Closed && (len(p.Pins) == 0 || maps.Equal(refsOf(j.Pins), p.Pins))
 	}
 	if id, err := uuid.Parse(p.Name); err == nil {
-		if j, ok := r.directory.Job(provider, id); ok && fits(j) {
+		if j, ok := r.directory.Job(provider, id); ok && (source == nil || fits(j)) {
 			return j, nil
 		}
 	}
@@ -169,6 +169,9 @@ func (r *registry) find(ctx context.Context, list []*capture.Capture) (capture.P
 			continue
 		}
 		f.path, f.ring = jobPath(m.Provider, f.job.ID), f.job.Keyring
+		if s, ok := r.directory.SourceByID(f.job.SourceID); ok {
+			f.of = s
+		}
 		if f.of != nil {
 			f.ring = f.of.Keyring
 		}

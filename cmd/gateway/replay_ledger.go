@@ -11,6 +11,7 @@ import (
 	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 )
 
@@ -99,11 +100,7 @@ type keyed struct {
 // makes other deliveries of it, and where none is expected to be claimed.
 func (l *ledger) refs(a *act) map[string]keyed {
 	c := a.capture
-	if a.alter != nil || c.Sign.Alter != nil || c.Job == nil || a.want.Outcomes[capture.Accepted]+a.want.Outcomes[string(drops.Duplicate)] == 0 {
-		return nil
-	}
-	f, ok := l.found[capture.PlaceKey(c.Provider, "job", c.Job.Name)]
-	if !ok {
+	if a.alter != nil || c.Sign.Alter != nil || a.want.Outcomes[capture.Accepted]+a.want.Outcomes[string(drops.Duplicate)] == 0 {
 		return nil
 	}
 	scope, err := idempotency.NewScope("webhook." + c.Provider)
@@ -112,14 +109,33 @@ func (l *ledger) refs(a *act) map[string]keyed {
 	}
 	refs := make(map[string]keyed)
 	for _, d := range c.Deliveries(l.vendors[c.Provider]) {
+		job := l.jobOf(c, d.Tenant)
 		hash, err := idempotency.ParseHash(d.Hash)
-		if err != nil || d.VendorID == "" {
+		if err != nil || d.VendorID == "" || job == nil {
 			continue
 		}
-		key := idempotency.DeliveryKey(f.job.ID, d.VendorID)
-		refs[key.String()] = keyed{idempotency.Ref{Organization: f.job.Organization, Scope: scope, Key: key}, hash}
+		key := idempotency.DeliveryKey(job.ID, d.VendorID)
+		refs[key.String()] = keyed{idempotency.Ref{Organization: job.Organization, Scope: scope, Key: key}, hash}
 	}
 	return refs
+}
+
+// jobOf is the job that a delivery of the capture reaches: the source's for its tenant, or the one that has
+// secrets of its own. Nil: none.
+func (l *ledger) jobOf(c *capture.Capture, tenant jobs.Identity) *jobs.Job {
+	if c.Source == nil {
+		return l.found[capture.PlaceKey(c.Provider, "job", c.Job.Name)].job
+	}
+	source := l.found[capture.PlaceKey(c.Provider, "source", c.Source.Name)].of
+	if source == nil {
+		return nil
+	}
+	if (tenant == jobs.Identity{}) {
+		job, _ := l.db.directory.Fallback(source.ID)
+		return job
+	}
+	job, _ := l.db.directory.JobFor(source.ID, tenant)
+	return job
 }
 
 // expected is what is wanted of an act, given what the gateway had before: that is a duplicate now.

@@ -62,6 +62,8 @@ func newRoot(s streams) *cobra.Command {
 		sendCommand(),
 		replayCommand(),
 		signCommand(),
+		exportCommand(),
+		importCommand(),
 		sweepCommand(),
 		configCommand(),
 		healthcheckCommand(),

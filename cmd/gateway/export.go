@@ -1,0 +1,250 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/drops"
+	"webhook-gateway/internal/capture"
+)
+
+// exportFlags are those of gateway export.
+type exportFlags struct {
+	out, target, dir               string
+	scrub, keepToken, curl, asJSON bool
+}
+
+func exportCommand() *cobra.Command {
+	var f exportFlags
+	cmd := &cobra.Command{
+		Use:   "export (ID | PATH)… [--out DIR] [--scrub] [--curl]",
+		Short: "Make captures of kept deliveries and drops, scrub captures, or print them as curl commands",
+		Long: `Writes a capture of each delivery or drop that is named by its id, byte for byte: the request itself, or for
+one delivery of many a request that carries it alone. A path copies the captures in and below it. Signatures,
+cookies and credentials are not kept anyway; Slack's verification token is taken out of the body, unless
+--keep-token says otherwise. A form's content is its bytes, so without its token it is another content.
+
+--scrub replaces every text by a stand-in of the same length, the same text by the same stand-in in all captures of
+one call, so that they can be committed. --curl prints a command per capture, which gateway sign signs.
+
+The captures are private (folders 0700, files 0600) unless they are scrubbed.`,
+		Example: `  gateway export 019c3f2b-8c1e-7d0a-8c57-9a550c6f3a1d --out captures
+  gateway export captures --out test/replay/testdata/ours --scrub
+  gateway export test/replay/testdata/slack/app-mention --curl --target http://127.0.0.1:8080`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("what? give the id of a delivery or a drop, or the folder of a capture")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	cmd.Flags().StringVar(&f.out, "out", "", "write the captures into this folder, which is made if it is missing")
+	cmd.Flags().BoolVar(&f.scrub, "scrub", false, "replace every text by a stand-in, so that the captures can be committed")
+	cmd.Flags().BoolVar(&f.keepToken, "keep-token", false, "leave Slack's verification token in the body: a form then stays the same content")
+	cmd.Flags().BoolVar(&f.curl, "curl", false, "print a curl command for each capture")
+	cmd.Flags().StringVar(&f.target, "target", "http://127.0.0.1:8080", "the gateway that the curl commands call")
+	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory of the gateway dev to export from, where DATABASE_URL is not set")
+	addJSONFlag(cmd, &f.asJSON)
+	return cmd
+}
+
+func (f *exportFlags) run(cmd *cobra.Command, args []string) error {
+	var ids []uuid.UUID
+	var paths []string
+	for _, arg := range args {
+		if id, err := uuid.Parse(arg); err == nil && len(arg) == 36 {
+			ids = append(ids, id)
+		} else {
+			paths = append(paths, arg)
+		}
+	}
+	base, err := f.validate(ids)
+	if err != nil {
+		return err
+	}
+	var list []*capture.Capture
+	if len(paths) > 0 {
+		if list, err = capture.LoadAll(paths...); err != nil {
+			return usagef("%w", err)
+		}
+	}
+	if len(ids) > 0 {
+		made, err := f.fromDatabase(cmd, ids)
+		if err != nil {
+			return err
+		}
+		list = append(list, made...)
+	}
+	w := captureWriter{out: f.out, scrub: f.scrub}
+	if f.out != "" {
+		if err := w.write(cmd, list); err != nil {
+			return err
+		}
+	}
+	if f.curl {
+		return printCurl(cmd, list, base)
+	}
+	return w.print(cmd, list, f.asJSON)
+}
+
+func (f *exportFlags) validate(ids []uuid.UUID) (base string, err error) {
+	switch {
+	case f.out == "" && (!f.curl || len(ids) > 0):
+		return "", usagef("--out is missing: the folder to write the captures into")
+	case f.scrub && f.out == "":
+		return "", usagef("--scrub writes other captures: give --out")
+	case f.curl && f.asJSON:
+		return "", usagef("--json and --curl both write to stdout; give one of them")
+	case f.scrub && f.keepToken:
+		return "", usagef("--scrub replaces every text, a token too: leave out --keep-token")
+	}
+	return targetBase(f.target, true)
+}
+
+// fromDatabase makes captures of deliveries and drops.
+func (f *exportFlags) fromDatabase(cmd *cobra.Command, ids []uuid.UUID) ([]*capture.Capture, error) {
+	db, err := openRegistry(cmd, f.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer db.close()
+	var list []*capture.Capture
+	for _, id := range ids {
+		e := exporter{registry: db, vendors: vendorsByName(), keepToken: f.keepToken}
+		c, err := e.delivery(cmd.Context(), id)
+		if errors.Is(err, drops.ErrNotFound) {
+			c, err = e.drop(cmd.Context(), id)
+		}
+		switch {
+		case errors.Is(err, drops.ErrNotFound):
+			return nil, fmt.Errorf("%s is neither a delivery nor a drop; its retention may have passed", id)
+		case err != nil:
+			return nil, unmigrated(fmt.Errorf("export %s: %w", id, err))
+		}
+		c.Name = fmt.Sprintf("%s-%s-%s", c.Provider, capture.Slug(e.kind), id.String()[len(id.String())-8:])
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// captureWriter writes captures into a folder.
+type captureWriter struct {
+	out   string
+	scrub bool
+	dirs  []string
+}
+
+// write writes the captures, scrubbed if that is asked for. What was kept then is told: it is for people to
+// look at.
+func (w *captureWriter) write(cmd *cobra.Command, list []*capture.Capture) error {
+	privacy := capture.Private
+	if w.scrub {
+		privacy = capture.Shared
+		for _, c := range list {
+			if c.Sign.Mode == capture.Kept || c.Sign.Mode == capture.Recorded {
+				return usagef("capture %s carries a signature of its body, which scrubbing would make another: import it without --keep-signature", c.Name)
+			}
+		}
+		kept, err := capture.Scrub(list, vendorsByName())
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "scrubbed; kept as words of the protocol, look at them before you commit: %s\n", orDash(harmless(strings.Join(kept, ", "))))
+	}
+	if err := os.MkdirAll(w.out, 0o700); err != nil {
+		return fmt.Errorf("make --out: %w", err)
+	}
+	for i, c := range list {
+		dir := filepath.Join(w.out, capture.Slug(strings.ReplaceAll(c.Name, "/", "-")))
+		if w.scrub {
+			dir = filepath.Join(w.out, fmt.Sprintf("%s-%s-%d", c.Provider, capture.Slug(kindOf(c)), i+1)) // a name may tell what was scrubbed
+		}
+		err := c.Write(dir, privacy)
+		if errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("%s is there already: choose another --out, or remove it", dir)
+		}
+		if err != nil {
+			return err
+		}
+		c.Dir = dir
+		w.dirs = append(w.dirs, dir)
+	}
+	return nil
+}
+
+// kindOf is the type of a capture's first delivery, as far as it is one of the vendor's words.
+func kindOf(c *capture.Capture) string {
+	for _, d := range c.Deliveries(vendorsByName()[c.Provider]) {
+		return d.Type
+	}
+	return "capture"
+}
+
+func (w *captureWriter) print(cmd *cobra.Command, list []*capture.Capture, asJSON bool) error {
+	if asJSON {
+		type made struct {
+			Dir      string   `json:"dir"`
+			Provider string   `json:"provider"`
+			Bytes    int      `json:"bytes"`
+			SHA256   string   `json:"sha256"`
+			Scrubbed []string `json:"scrubbed"`
+		}
+		out := []made{}
+		for _, c := range list {
+			m := made{Dir: c.Dir, Provider: c.Provider, Scrubbed: append([]string{}, c.Scrubbed...)}
+			if c.Body != nil {
+				m.Bytes, m.SHA256 = c.Body.Bytes, c.Body.SHA256
+			}
+			out = append(out, m)
+		}
+		return printJSON(cmd, map[string]any{"captures": out})
+	}
+	for _, dir := range w.dirs {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printCurl(cmd *cobra.Command, list []*capture.Capture, base string) error {
+	for i, c := range list {
+		kind, party := c.Party()
+		if party == nil {
+			return usagef("capture %s names neither a source nor a job", c.Name)
+		}
+		path := jobPathOf(c.Provider, party.Name)
+		if kind == "source" {
+			path = sourcePath(c.Provider, party.Name)
+		}
+		text, err := c.Curl(c.Dir, base, path)
+		if err != nil {
+			return usagef("%w", err)
+		}
+		if i > 0 {
+			text = "\n" + text
+		}
+		if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jobPathOf is the path of a job whose name among captures is its id, as it is in those made by a gateway.
+func jobPathOf(provider, name string) string { return "/webhooks/" + provider + "/" + name }
+
+// exporter makes captures of what a database holds.
+type exporter struct {
+	*registry
+	vendors   map[string]vendorProvider
+	keepToken bool
+	kind      string // of what was made last
+}

@@ -25,7 +25,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	time.Sleep(r.slow)
+	<-time.After(r.slow)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.n++

@@ -42,6 +42,10 @@ fuzz: ## run each fuzz target for FUZZTIME (1m)
 fuzz-short: ## run each fuzz target for five seconds
 	scripts/fuzz 5s
 
+.PHONY: mutants
+mutants: postgres ## break the rules of idempotency one by one and see a test notice each, in a quarter of an hour
+	$(GO) run ./internal/tools/mutants
+
 .PHONY: bench
 bench: bench-build ## measure the gateway beside pgbench and others, in ten minutes; writes docs/benchmarks/
 	bin/bench
@@ -53,6 +57,11 @@ bench-short: bench-build ## see that everything of bench runs, in a minute; its 
 .PHONY: bench-size
 bench-size: bench-build ## measure with 1, 5 and 20 million keys: 40 minutes, 20 GB of disk
 	bin/bench -size
+
+.PHONY: bench-claims
+bench-claims: postgres ## measure claims beside a bare INSERT, and the sweep, in four minutes; writes docs/benchmarks/
+	$(GO) build -o bin/bench-claims ./test/bench/claims
+	bin/bench-claims
 
 .PHONY: bench-build
 bench-build: postgres build

@@ -1,0 +1,131 @@
+// Command claims measures how fast keys are claimed, singly and in batches, fresh and known, beside a bare
+// INSERT of the same row by PostgreSQL's own load program, on one server in one run; and whether the sweep
+// keeps up beside it. It is started by make bench-claims.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"webhook-gateway/test/bench/world"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "claims:", err)
+		os.Exit(1)
+	}
+}
+
+// options are what a run is asked for.
+type options struct {
+	dir, out string
+	short    bool
+	rounds   int
+	each     time.Duration // measured in one go
+	sweep    time.Duration // how long the sweep is watched
+	known    int           // keys that are there before known ones are claimed
+}
+
+func parse(args []string) (options, error) {
+	o := options{known: 20_000}
+	f := flag.NewFlagSet("claims", flag.ContinueOnError)
+	f.StringVar(&o.dir, "dir", ".bench/claims", "folder for PostgreSQL's data, on a real disk; it is removed at the end")
+	f.StringVar(&o.out, "out", "docs/benchmarks", "folder for the table and the raw figures")
+	f.BoolVar(&o.short, "short", false, "only see that everything runs; the figures mean nothing")
+	f.IntVar(&o.rounds, "rounds", 3, "how often each row is measured")
+	f.DurationVar(&o.each, "each", 2*time.Second, "how long each row is measured in a round")
+	f.DurationVar(&o.sweep, "sweep", 20*time.Second, "how long the sweep is watched")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 || o.rounds < 1 || o.each <= 0 || o.sweep < time.Second {
+		return o, errors.New("the arguments make no sense together; see -help")
+	}
+	if o.short {
+		o.rounds, o.each, o.sweep, o.known = 1, 100*time.Millisecond, 2*time.Second, 2000
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	const limit = 15 * time.Minute
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("stopped after %v", limit))
+	defer cancel()
+	dir, err := filepath.Abs(o.dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("make the benchmark's folder: %w", err)
+	}
+	w, err := world.New(ctx, world.Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	r, err := measure(ctx, o, w)
+	if err = errors.Join(err, w.Close(), os.RemoveAll(dir)); err != nil {
+		return err
+	}
+	return write(o, r)
+}
+
+func measure(ctx context.Context, o options, w *world.World) (*report, error) {
+	b, err := newBench(ctx, o, w)
+	if err != nil {
+		return nil, err
+	}
+	defer b.pool.Close()
+	defer b.db.Pool.Close()
+	if err := b.rows(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.watchSweep(ctx); err != nil {
+		return nil, fmt.Errorf("measure the sweep: %w", err)
+	}
+	after, err := os.ReadFile("/proc/loadavg")
+	if err == nil { // elsewhere than on Linux there is no such figure
+		b.report.After = strings.TrimSpace(string(after))
+	}
+	return &b.report, nil
+}
+
+// write leaves the table and the raw figures. Those of a short run are not kept in the repository.
+func write(o options, r *report) error {
+	name, end := "claims", ""
+	if o.short {
+		name, end = "claims-short", ".tmp"
+	}
+	raw, err := json.MarshalIndent(r, "", " ")
+	if err == nil {
+		err = os.MkdirAll(o.out, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(o.out, name+".json"+end), append(raw, '\n'), 0o644)
+	}
+	table := r.markdown()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(o.out, name+".md"+end), []byte(table), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the figures: %w", err)
+	}
+	_, err = fmt.Print(table)
+	return err
+}

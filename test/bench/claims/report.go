@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"webhook-gateway/test/bench/world"
+)
+
+// The rows that the others are compared with.
+const (
+	insertOne  = "bare INSERT by pgbench, -c 1"
+	insertMany = "bare INSERT by pgbench, -c 16"
+)
+
+// report is what a run found.
+type report struct {
+	Facts  world.Facts          `json:"facts"`
+	After  string               `json:"load_after"` // the machine's load average
+	Rounds int                  `json:"rounds"`
+	Each   time.Duration        `json:"each"`
+	Order  []string             `json:"order"` // of the rows
+	Keys   map[string][]float64 `json:"keys"`  // a second, by row, in the order of the rounds
+	Sweep  sweepReport          `json:"sweep"`
+}
+
+func (r *report) add(name string, perSecond float64) {
+	if r.Keys == nil {
+		r.Keys = make(map[string][]float64)
+	}
+	if _, ok := r.Keys[name]; !ok {
+		r.Order = append(r.Order, name)
+	}
+	r.Keys[name] = append(r.Keys[name], perSecond)
+}
+
+// markdown is the table for people.
+func (r *report) markdown() string {
+	f := r.Facts
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Claims\n\n%s. %s, %d cores, %s; Linux %s; %s, PostgreSQL %s on %s (8 KiB written and flushed in %v).\n",
+		f.When, f.Processor, f.Cores, f.Memory, f.Kernel, f.Go, f.PostgreSQL, f.FileSystem, f.Flush)
+	fmt.Fprintf(&b, "Load average before: %s; after: %s. Whoever claims and PostgreSQL share the cores.\n\nPostgreSQL:", f.Load, r.After)
+	for i, name := range slices.Sorted(maps.Keys(f.Settings)) {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, " %s=%s", name, f.Settings[name])
+	}
+	fmt.Fprintf(&b, ".\n\nEvery row is measured %d times for %v, in turn, forwards and backwards; the table is emptied, or filled with the\n"+
+		"keys that are known, and a checkpoint is written before each. Figures are keys a second: the median, with the least and\n"+
+		"the most behind it. A ratio is the median of the ratios of each round. Every answer was checked. A duplicate is of a\n"+
+		"completed key, and writes nothing. An Effects is a transaction in one round trip: the claims, a row for each, the\n"+
+		"completions. Fingerprints are ready made.\n\n", r.Rounds, r.Each)
+	b.WriteString("| row | keys a second | to INSERT -c 1 | to INSERT -c 16 |\n| --- | --- | --- | --- |\n")
+	for _, name := range r.Order {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, spread(r.Keys[name]), r.ratio(name, insertOne), r.ratio(name, insertMany))
+	}
+	s := r.Sweep
+	fmt.Fprintf(&b, "\nThe sweep, every second for %v, with %d keys a second past their retention and %d claims a second in batches of %d\n"+
+		"beside it: %d claims, %d keys deleted in %d runs, the longest %v. The keys that waited for a run were %d at the\n"+
+		"most; those left after one %d at the most, the oldest past its retention for %v. Runs that were cut short: %d.\n",
+		s.For, expiries, ingest, ingestSize, s.Claimed, s.Deleted, s.Runs, s.Longest.Round(time.Millisecond),
+		most(s.Behind), most(s.After), s.OldestAfter.Round(time.Millisecond), s.Full)
+	return b.String()
+}
+
+func most(of []int) int {
+	if len(of) == 0 {
+		return 0
+	}
+	return slices.Max(of)
+}
+
+// ratio compares two rows round by round.
+func (r *report) ratio(name, to string) string {
+	var all []float64
+	for i, v := range r.Keys[name] {
+		if other := r.Keys[to]; i < len(other) && other[i] > 0 {
+			all = append(all, v/other[i])
+		}
+	}
+	if len(all) == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", median(all))
+}
+
+func spread(of []float64) string {
+	if len(of) == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f (%.0f–%.0f)", median(of), slices.Min(of), slices.Max(of))
+}
+
+func median(of []float64) float64 {
+	sorted := slices.Sorted(slices.Values(of))
+	n := len(sorted)
+	if n == 0 {
+		return 0
+	}
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -51,9 +53,10 @@ type World struct {
 
 // settings are those that a server of this size would have. They are told in the report.
 func settings() map[string]string {
+	kib, _ := strconv.ParseInt(strings.TrimSuffix(valueIn("/proc/meminfo", "MemTotal"), " kB"), 10, 64) // 0 where that is not known
 	return map[string]string{
 		"max_connections": "200",
-		"shared_buffers":  "1GB",
+		"shared_buffers":  strconv.FormatInt(max(kib>>12, 256), 10) + "MB", // a quarter of the memory
 		// No checkpoint falls into a run, and none has to make the log's files: each run begins with one.
 		"max_wal_size": "4GB", "min_wal_size": "2GB", "checkpoint_timeout": "30min",
 	}

@@ -59,7 +59,8 @@ func NewSeed() []byte {
 }
 
 // Mint returns the id of the n-th delivery of the request for the use named: the same one every time.
-// Ids sort by the time of receipt (UUIDv7); a lease token tells nothing (UUIDv4).
+// Ids sort by the time of receipt, and within a request by n (UUIDv7, whose 12 bits after the version are
+// n); a lease token tells nothing (UUIDv4).
 func (r *Request) Mint(use Minted, n int) uuid.UUID {
 	var in [16 + 1 + 8]byte
 	copy(in[:16], r.Seed)
@@ -73,6 +74,7 @@ func (r *Request) Mint(use Minted, n int) uuid.UUID {
 		ms := uint64(r.ReceivedAt.UnixMilli())
 		id[0], id[1], id[2] = byte(ms>>40), byte(ms>>32), byte(ms>>24)
 		id[3], id[4], id[5] = byte(ms>>16), byte(ms>>8), byte(ms)
+		id[6], id[7] = byte(n>>8), byte(n)
 		version = 0x70
 	}
 	id[6] = id[6]&0x0f | version

@@ -10,7 +10,7 @@ import (
 func TestTheCollectorIsRelaxedUnlessTheOperatorSaysOtherwise(t *testing.T) {
 	percent, limit := debug.SetGCPercent(77), debug.SetMemoryLimit(7<<40)
 	t.Cleanup(func() { debug.SetGCPercent(percent); debug.SetMemoryLimit(limit) })
-	cfg := configs.Config{BodyBudgetBytes: 256 << 20}
+	cfg := configs.Config{BodyBudgetBytes: 256 << 20, QueueBytes: 128 << 20}
 
 	t.Setenv("GOGC", "100")
 	t.Setenv("GOMEMLIMIT", "1GiB")
@@ -21,7 +21,7 @@ func TestTheCollectorIsRelaxedUnlessTheOperatorSaysOtherwise(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
 	relaxCollector(cfg)
-	if p, l := debug.SetGCPercent(77), debug.SetMemoryLimit(-1); p != 400 || l != 384<<20 {
+	if p, l := debug.SetGCPercent(77), debug.SetMemoryLimit(-1); p != 400 || l != 768<<20 {
 		t.Errorf("got %d %% and %d bytes", p, l)
 	}
 }

@@ -52,6 +52,7 @@ func startGatewayOn(t *testing.T, url string, edit ...func(*configs.Config)) *ru
 	cfg, err := configs.Load("", []string{
 		"DATABASE_URL=" + url, "GATEWAY_SECRETS_KEY=" + testKey,
 		"GATEWAY_LISTEN=127.0.0.1:0", "GATEWAY_ADMIN_LISTEN=127.0.0.1:0", "GATEWAY_STATE_DIR=" + t.TempDir(),
+		"GATEWAY_SETTLE_TIMEOUT=10s", // the race detector, and whatever else the machine does, takes its time
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,12 @@ type receiver struct {
 	bodies map[[32]byte]int
 }
 
+func (r *receiver) counts() (requests, bodies int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n, len(r.bodies)
+}
+
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
@@ -52,8 +58,9 @@ func sendTo(t *testing.T, r *receiver, edit func(*Spec)) *Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refused := result.Refused[http.StatusServiceUnavailable]; result.AllOK+refused != result.AllSent || result.AllSent != r.n || result.Broken > 0 {
-		t.Errorf("sent %d, of which %d arrived; 200 for %d, 503 for %d, no answer for %d", result.AllSent, r.n, result.AllOK, refused, result.Broken)
+	arrived, _ := r.counts()
+	if refused := result.Refused[http.StatusServiceUnavailable]; result.AllOK+refused != result.AllSent || result.AllSent != arrived || result.Broken > 0 {
+		t.Errorf("sent %d, of which %d arrived; 200 for %d, 503 for %d, no answer for %d", result.AllSent, arrived, result.AllOK, refused, result.Broken)
 	}
 	return result
 }
@@ -65,8 +72,8 @@ func TestEveryRequestIsSentOnceAndCounted(t *testing.T) {
 	if result.AllOK == 0 || result.Refused[503] == 0 || result.Answered > result.AllOK || result.RanOut {
 		t.Errorf("got %+v", result)
 	}
-	if len(r.bodies) != r.n {
-		t.Errorf("%d requests with %d bodies", r.n, len(r.bodies))
+	if requests, bodies := r.counts(); requests != bodies {
+		t.Errorf("%d requests with %d bodies", requests, bodies)
 	}
 }
 
@@ -82,8 +89,8 @@ func TestRepeatedRequestsAreAllKnownWhenTheyCount(t *testing.T) {
 	t.Parallel()
 	r := &receiver{}
 	result := sendTo(t, r, func(s *Spec) { s.Requests, s.Repeat = 50, true })
-	if len(r.bodies) != 50 || result.AllSent < 100 || result.Answered > result.AllSent-50 {
-		t.Errorf("%d bodies, %+v", len(r.bodies), result)
+	if _, bodies := r.counts(); bodies != 50 || result.AllSent < 100 || result.Answered > result.AllSent-50 {
+		t.Errorf("%d bodies, %+v", bodies, result)
 	}
 }
 

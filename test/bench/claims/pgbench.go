@@ -28,6 +28,7 @@ func (b *bench) pgbench(ctx context.Context, clients int) (float64, error) {
 	if err := os.WriteFile(script, []byte(insertScript), 0o600); err != nil {
 		return 0, fmt.Errorf("write pgbench's script: %w", err)
 	}
+	defer os.Remove(script)
 	at, err := url.Parse(b.db.URL)
 	if err != nil {
 		return 0, err

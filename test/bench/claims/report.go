@@ -43,7 +43,16 @@ func (r *report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Claims\n\n%s. %s, %d cores, %s; Linux %s; %s, PostgreSQL %s on %s (8 KiB written and flushed in %v).\n",
 		f.When, f.Processor, f.Cores, f.Memory, f.Kernel, f.Go, f.PostgreSQL, f.FileSystem, f.Flush)
-	fmt.Fprintf(&b, "Load average before: %s; after: %s. Whoever claims and PostgreSQL share the cores.\n\nPostgreSQL:", f.Load, r.After)
+	fmt.Fprintf(&b, "Load average before: %s", f.Load)
+	if r.After != "" {
+		fmt.Fprintf(&b, "; after: %s", r.After)
+	}
+	b.WriteString(". Whoever claims and PostgreSQL share the cores.")
+	var load float64
+	if _, err := fmt.Sscan(f.Load, &load); err == nil && load > float64(f.Cores)/2 {
+		b.WriteString(" The machine was busy\nwith other things as well: the figures are too low, and the ratios rough.")
+	}
+	b.WriteString("\n\nPostgreSQL:")
 	for i, name := range slices.Sorted(maps.Keys(f.Settings)) {
 		if i > 0 {
 			b.WriteString(",")

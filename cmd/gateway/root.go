@@ -64,6 +64,7 @@ func newRoot(s streams) *cobra.Command {
 		signCommand(),
 		exportCommand(),
 		importCommand(),
+		doctorCommand(),
 		sweepCommand(),
 		configCommand(),
 		healthcheckCommand(),

@@ -32,6 +32,7 @@ var mayImport = map[string][]string{
 	"internal/devdb":     {"migrations"},
 	"internal/capture":   {"drops", "jobs", "providers", "internal/scrub"},
 	"internal/scrub":     {},
+	"internal/doctor":    {"internal/capture", "providers"},
 	"internal/tools/*":   {},
 	"cmd/*":              {"*"},
 	"test/*":             {"*"},
@@ -44,6 +45,7 @@ var testsToo = []string{"internal/devdb", "migrations"}
 var testsOf = map[string][]string{
 	"internal/inbox":   {"internal/canonical"},                 // fingerprints as the gate hands them over
 	"internal/capture": {"providers/nylas", "providers/slack"}, // captures are what the vendors make of them
+	"internal/doctor":  {"providers/nylas", "providers/slack"}, // and a signature is theirs
 }
 
 // mayUse says which packages may import a module of others; "tests" means those of any package.

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/doctor"
+	"webhook-gateway/jobs"
+)
+
+// chest is where a diagnosis has its secrets from.
+type chest struct {
+	flags   *doctorFlags
+	stdin   []doctor.Secret
+	entries map[string]secretEntry
+	db      *registry
+}
+
+func (f *doctorFlags) open(cmd *cobra.Command) (*chest, error) {
+	c := &chest{flags: f}
+	var err error
+	switch {
+	case f.secretStdin:
+		c.stdin, err = readSecretLines(cmd)
+	case f.secrets != "":
+		c.entries, err = readSecretsFile(f.secrets)
+		err = withStatus(exitConfig, err)
+	default:
+		c.db, err = openRegistry(cmd, f.dir)
+	}
+	return c, err
+}
+
+func (c *chest) close() {
+	if c.db != nil {
+		c.db.close()
+	}
+}
+
+// secretsOf are the secrets that should fit a request, and those of others.
+func (c *chest) secretsOf(cmd *cobra.Command, p *capture.Capture) (secrets, others []doctor.Secret, err error) {
+	source, job := c.called(p)
+	switch {
+	case c.stdin != nil:
+		return c.stdin, nil, nil
+	case c.entries != nil:
+		for name, e := range c.entries {
+			s := doctor.Secret{Name: "current", Text: e.Secret}
+			if name == source || name == job {
+				secrets = append(secrets, s)
+			} else if strings.HasPrefix(e.Path, "/webhooks/"+p.Provider+"/") {
+				s.Name = name
+				others = append(others, s)
+			}
+		}
+		if len(secrets) == 0 {
+			return nil, nil, withStatus(exitConfig, fmt.Errorf("%q is not in the file of secrets: name the one whose secret should fit with --source or --job", source+job))
+		}
+		return secrets, others, nil
+	case source == "" && job == "":
+		return nil, nil, usagef("the request does not tell which source or job it called: name it with --source or --job")
+	}
+	ring, err := c.db.ring(cmd, p.Provider, source, job)
+	if err != nil {
+		return nil, nil, err
+	}
+	return live(ring), c.others(cmd, p.Provider, ring), nil
+}
+
+// called is the source or the job whose secrets should fit: the one of the flags, or else of the request.
+func (c *chest) called(p *capture.Capture) (source, job string) {
+	if c.flags.source != "" || c.flags.job != "" {
+		return c.flags.source, c.flags.job
+	}
+	path, _, _ := strings.Cut(p.Target, "?")
+	rest, ours := strings.CutPrefix(path, "/webhooks/"+p.Provider+"/")
+	if name, isSource := strings.CutPrefix(rest, "sources/"); ours && isSource && name != capture.SourceMark {
+		return name, ""
+	}
+	if _, err := uuid.Parse(rest); ours && err == nil {
+		return "", rest
+	}
+	if kind, party := p.Party(); party != nil && kind == "source" {
+		return party.Name, ""
+	} else if party != nil {
+		return "", party.Name
+	}
+	return "", ""
+}
+
+// live are the secrets of a keyring, by what they are called.
+func live(ring jobs.Keyring) []doctor.Secret {
+	list := make([]doctor.Secret, len(ring.Secrets))
+	for i, s := range ring.Secrets {
+		n := i
+		if ring.CurrentSealed {
+			n++
+		}
+		list[i] = doctor.Secret{Name: secretName(n), Text: s.Reveal()}
+	}
+	return list
+}
+
+// others are the secrets of the vendor's other sources, and of jobs that have their own.
+func (c *chest) others(cmd *cobra.Command, provider string, mine jobs.Keyring) []doctor.Secret {
+	own := make(map[string]bool)
+	for _, s := range mine.Secrets {
+		own[s.Reveal()] = true
+	}
+	var list []doctor.Secret
+	add := func(name string, ring jobs.Keyring) {
+		for _, s := range ring.Secrets {
+			if !own[s.Reveal()] {
+				list = append(list, doctor.Secret{Name: name, Text: s.Reveal()})
+			}
+		}
+	}
+	for _, s := range c.db.directory.Sources(provider) {
+		add("source "+s.Name, s.Keyring)
+	}
+	stored, err := c.db.store.ListJobs(cmd.Context(), jobs.JobFilter{Provider: provider})
+	if err != nil {
+		return list // what the sources hold is tried all the same
+	}
+	for _, s := range stored {
+		if j, ok := c.db.directory.Job(provider, s.ID); ok && j.OwnSecrets() {
+			add("job "+j.ID.String(), j.Keyring)
+		}
+	}
+	return list
+}
+
+// printDiagnosis shows a diagnosis to people. What came off the wire must not reach a terminal as it is.
+func printDiagnosis(out io.Writer, d diagnosisJSON) error {
+	fmt.Fprintln(out, harmless(d.Name))
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, s := range d.Steps {
+		mark := "ok"
+		if !s.OK {
+			mark = "NO"
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", mark, s.Name, harmless(s.Says))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if d.Accepted {
+		_, err := fmt.Fprintf(out, "it would be accepted: %d\n", d.Status)
+		return err
+	}
+	fmt.Fprintf(out, "it would be refused: %d\n", d.Status)
+	for _, c := range d.Causes {
+		how := "found by undoing it"
+		if !c.Proved {
+			how = "likely, not proved"
+		}
+		fmt.Fprintf(out, "  %s (%s): %s\n", c.Code, how, harmless(c.Says))
+	}
+	return nil
+}

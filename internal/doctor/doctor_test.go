@@ -1,0 +1,413 @@
+package doctor
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"webhook-gateway/internal/capture"
+	"webhook-gateway/providers"
+	"webhook-gateway/providers/nylas"
+	"webhook-gateway/providers/slack"
+)
+
+const (
+	current  = "8f742231b10e8888abcd99yyyzzz85a5"
+	previous = "b64d7f1e0c2a49d3871e5f60aa90c3d2"
+	other    = "the secret of another source"
+)
+
+var received = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func signSlack(secret string, body []byte, at time.Time) http.Header {
+	return slack.Sign(secret, at, body)
+}
+func signNylas(secret string, body []byte, _ time.Time) http.Header { return nylas.Sign(secret, body) }
+
+const slackBody = `{"token":"t","team_id":"T1","api_app_id":"A1","event":{"type":"message","text":"a <b> & \"c\" é \/ 🚚","ts":"1.000100","n":1.50},"type":"event_callback","event_id":"Ev1","event_time":1772366399}`
+
+const nylasBody = `{"specversion":"1.0","type":"message.created","source":"/google/emails/realtime","id":"n1","time":1772366399,"data":{"application_id":"a","object":{"grant_id":"g","subject":"café & <b>"}}}`
+
+// request is a capture as it came to be examined: what was signed, and what was made of it on the way.
+type request struct {
+	provider string
+	secret   string
+	signed   string        // the body that was signed
+	body     string        // the body that came; signed if empty
+	at       time.Duration // signed so long before it was received
+	header   func(http.Header)
+	headers  []capture.Header
+}
+
+func (r request) vendor() (providers.Provider, capture.Signer) {
+	if r.provider == "nylas" {
+		return nylas.New(), signNylas
+	}
+	return slack.New(), signSlack
+}
+
+func (r request) examine(edit ...func(*Case)) Diagnosis {
+	vendor, sign := r.vendor()
+	body := r.body
+	if body == "" {
+		body = r.signed
+	}
+	header := sign(r.secret, []byte(r.signed), received.Add(-r.at))
+	if r.header != nil {
+		r.header(header)
+	}
+	c := &capture.Capture{Provider: r.provider, Method: http.MethodPost, Target: "/webhooks/" + r.provider + "/sources/main", ReceivedAt: received, Sign: capture.Sign{Mode: capture.Kept}}
+	c.Headers = append(capture.HeadersOf(header), r.headers...)
+	c.SetContent([]byte(body))
+	k := Case{Capture: c, Vendor: vendor, Sign: sign, MaxBody: 4 << 20,
+		Secrets: []Secret{{"current", current}, {"previous", previous}}, Others: []Secret{{"source other", other}}}
+	for _, f := range edit {
+		f(&k)
+	}
+	return Examine(k)
+}
+
+func remarshalled(t *testing.T, body string, indent string) string {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		t.Fatal(err)
+	}
+	out, err := json.Marshal(v)
+	if indent != "" {
+		out, err = json.MarshalIndent(v, "", indent)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func zipped(t *testing.T, text string, level int) string {
+	t.Helper()
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, level)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := z.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func set(name string, change func(string) string) func(http.Header) {
+	return func(h http.Header) { h[name] = []string{change(h.Get(name))} }
+}
+
+func to(text string) func(string) string { return func(string) string { return text } }
+
+// damage is a request that something was done to on its way, and the causes that should be found.
+type damage struct {
+	name   string
+	r      request
+	proved bool
+	want   []Code
+}
+
+const sig, ts, nsig = "X-Slack-Signature", "X-Slack-Request-Timestamp", "X-Nylas-Signature"
+
+func damagedBodies(t *testing.T) []damage {
+	sorted := remarshalled(t, nylasBody, "") // a map's members, sorted, < and & escaped
+	form := "token=t&team_id=T1&command=%2Fdoor&text=two+words+%26+%C3%A9&trigger_id=1.2"
+	formType := []capture.Header{{"Content-Type", "application/x-www-form-urlencoded"}}
+	gz := []capture.Header{{"Content-Encoding", "gzip"}}
+	return []damage{
+		{"compact, indented on the way", request{"nylas", current, nylasBody, pretty(t, nylasBody), 0, nil, nil}, true, []Code{Reencoded}},
+		{"HTML left alone, escaped on the way", request{"nylas", current, unescaped(sorted), sorted, 0, nil, nil}, true, []Code{Reencoded}},
+		{"escaped slashes and letters undone", request{"slack", current, `{"text":"caf\u00e9 \/ \ud83d\ude9a"}`, `{"text":"café / 🚚"}`, 0, nil, nil}, true, []Code{Reencoded}},
+		{"Python's blanks taken out", request{"slack", current, `{"a": [1.50, true, null], "b": {"c": "d"}}`, `{"a":[1.50,true,null],"b":{"c":"d"}}`, 0, nil, nil}, true, []Code{Reencoded}},
+		{"a form's blanks", request{"slack", current, form, strings.ReplaceAll(form, "+", "%20"), 0, nil, formType}, true, []Code{Reencoded}},
+		{"a form's escapes", request{"slack", current, form, strings.NewReplacer("%C3%A9", "%c3%a9", "%2F", "%2f").Replace(form), 0, nil, formType}, true, []Code{Reencoded}},
+		{"a newline more", request{"nylas", current, nylasBody, nylasBody + "\n", 0, nil, nil}, true, []Code{NewlineAdded}},
+		{"a newline less", request{"slack", current, slackBody + "\n", slackBody, 0, nil, nil}, true, []Code{NewlineRemoved}},
+		{"CRLF for LF", request{"slack", current, "{\n}", "{\r\n}", 0, nil, nil}, true, []Code{LineEnds}},
+		{"a byte order mark", request{"nylas", current, nylasBody, "\xef\xbb\xbf" + nylasBody, 0, nil, nil}, true, []Code{ByteOrderMark}},
+		{"inflated before it was verified", request{"nylas", current, zipped(t, nylasBody, 6), nylasBody, 0, nil, gz}, true, []Code{Inflated}},
+		{"inflated, as another compressor wrote it", request{"nylas", current, zipped(t, nylasBody, 6) + "x", nylasBody, 0, nil, gz}, false, []Code{Inflated}},
+		{"compressed after it was signed", request{"nylas", current, nylasBody, zipped(t, nylasBody, 9), 0, nil, gz}, true, []Code{Compressed}},
+		{"recorded in base64", request{"slack", current, slackBody, base64.StdEncoding.EncodeToString([]byte(slackBody)), 0, nil, nil}, true, []Code{BodyBase64}},
+		{"chunks not joined", request{"nylas", current, nylasBody, fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(nylasBody), nylasBody), 0, nil, nil}, true, []Code{Chunked}},
+		{"read as Latin-1", request{"nylas", current, nylasBody, latin(nylasBody), 0, nil, nil}, true, []Code{Charset}},
+		{"bytes replaced", request{"slack", current, "{\"a\":\"\xff\"}", "{\"a\":\"\uFFFD\"}", 0, nil, nil}, false, []Code{LostBytes}},
+		{"a string of the body", request{"slack", current, `{"a":1}`, `"{\"a\":1}"`, 0, nil, nil}, true, []Code{QuotedBody}},
+		{"the payload without its form", request{"slack", current, "payload=%7B%22type%22%3A%22shortcut%22%7D", `{"type":"shortcut"}`, 0, nil, nil}, true, []Code{PayloadAlone}},
+		{"a byte flipped", request{"slack", current, slackBody, strings.Replace(slackBody, "Ev1", "Ev2", 1), 0, nil, nil}, false, []Code{Unknown}},
+	}
+}
+
+func damagedSignatures() []damage {
+	base64Of := func(prefix string) func(string) string {
+		return func(s string) string {
+			raw, _ := hex.DecodeString(strings.TrimPrefix(s, prefix))
+			return base64.StdEncoding.EncodeToString(raw)
+		}
+	}
+	return []damage{
+		{"base64 for hex", request{"nylas", current, nylasBody, "", 0, set(nsig, base64Of("")), nil}, true, []Code{Base64}},
+		{"base64 for hex, with the prefix", request{"slack", current, slackBody, "", 0, set(sig, func(s string) string { return "v0=" + base64Of("v0=")(s) }), nil}, true, []Code{Base64}},
+		{"prefix missing", request{"slack", current, slackBody, "", 0, set(sig, func(s string) string { return strings.TrimPrefix(s, "v0=") }), nil}, true, []Code{PrefixMissing}},
+		{"another prefix", request{"nylas", current, nylasBody, "", 0, set(nsig, func(s string) string { return "sha256=" + s }), nil}, true, []Code{PrefixOther}},
+		{"upper case", request{"nylas", current, nylasBody, "", 0, set(nsig, strings.ToUpper), nil}, true, []Code{UpperCase}},
+		{"in quotes", request{"nylas", current, nylasBody, "", 0, set(nsig, func(s string) string { return `"` + s + `"` }), nil}, true, []Code{Quoted}},
+		{"cut", request{"nylas", current, nylasBody, "", 0, set(nsig, func(s string) string { return s[:60] }), nil}, false, []Code{Truncated}},
+		{"SHA-1", request{"nylas", current, nylasBody, "", 0, set(nsig, to(sha1Of(current, nylasBody))), nil}, false, []Code{OtherAlgorithm}},
+		{"no signature at all", request{"nylas", current, nylasBody, "", 0, set(nsig, to("hello")), nil}, false, []Code{NotASignature}},
+		{"header missing", request{"nylas", current, nylasBody, "", 0, func(h http.Header) { h.Del(nsig) }, nil}, false, []Code{SignatureMissing}},
+		{"header twice", request{"nylas", current, nylasBody, "", 0, func(h http.Header) { h.Add(nsig, "00") }, nil}, false, []Code{SignatureTwice}},
+	}
+}
+
+func otherDamages() []damage {
+	return []damage{
+		// The time.
+		{"timestamp missing", request{"slack", current, slackBody, "", 3 * time.Second, func(h http.Header) { h.Del(ts) }, nil}, true, []Code{TimeMissing}},
+		{"too late", request{"slack", current, slackBody, "", 7 * time.Minute, nil, nil}, true, []Code{Stale}},
+		{"too early", request{"slack", current, slackBody, "", -2 * time.Hour, nil, nil}, true, []Code{Stale}},
+		{"milliseconds", request{"slack", current, slackBody, "", 0, set(ts, func(s string) string { return s + "123" }), nil}, true, []Code{Stale, TimeMillis}},
+		{"another timestamp", request{"slack", current, slackBody, "", 0, set(ts, func(string) string { return fmt.Sprint(received.Unix() - 100) }), nil}, true, []Code{TimeChanged}},
+		{"signed without time", request{"slack", current, slackBody, "", 0, set(sig, func(string) string { return "v0=" + macOf(current, slackBody) }), nil}, true, []Code{PlainSignature}},
+
+		// The secret.
+		{"another source's secret", request{"slack", other, slackBody, "", 0, nil, nil}, true, []Code{OtherSecret}},
+		{"the vendor's test secret", request{"nylas", "mock-webhook-secret", nylasBody, "", 0, nil, nil}, true, []Code{TestSecret}},
+		{"a line end behind the secret", request{"nylas", current + "\n", nylasBody, "", 0, nil, nil}, true, []Code{SecretBlanks}},
+		{"the secret in quotes", request{"nylas", `"` + current + `"`, nylasBody, "", 0, nil, nil}, true, []Code{SecretQuoted}},
+		{"a stranger's secret", request{"slack", "nobody's", slackBody, "", 0, nil, nil}, false, []Code{Unknown}},
+
+		// Two at once.
+		{"a newline and the test secret", request{"nylas", "mock-webhook-secret", nylasBody, nylasBody + "\n", 0, nil, nil}, true, []Code{NewlineAdded, TestSecret}},
+		{"prefix and newline", request{"slack", current, slackBody, slackBody + "\n", 0, set(sig, func(s string) string { return s[3:] }), nil}, true, []Code{NewlineAdded, PrefixMissing}},
+		{"too late and written anew", request{"slack", current, slackBody + "\n", slackBody, time.Hour, nil, nil}, true, []Code{NewlineRemoved, Stale}},
+	}
+}
+
+func TestTheCauseOfADamageIsNamed(t *testing.T) {
+	t.Parallel()
+	all := slices.Concat(damagedBodies(t), damagedSignatures(), otherDamages())
+	if len(all) < 15 {
+		t.Errorf("only %d damages", len(all))
+	}
+	for _, tt := range all {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := tt.r.examine()
+			if d.Accepted || d.Status != http.StatusUnauthorized || len(d.Causes) != len(tt.want) {
+				t.Errorf("accepted %v with %d, causes %+v", d.Accepted, d.Status, d.Causes)
+			}
+			for _, code := range tt.want {
+				if !d.Has(code) {
+					t.Errorf("%s is not among %+v", code, d.Causes)
+				}
+			}
+			for _, c := range d.Causes {
+				if c.Proved != tt.proved {
+					t.Errorf("%s is proved %v, want %v", c.Code, c.Proved, tt.proved)
+				}
+			}
+			tt.r.saysNothingSecret(t, d)
+		})
+	}
+}
+
+// saysNothingSecret checks that a diagnosis holds no secret and no signature of what it is about.
+func (r request) saysNothingSecret(t *testing.T, d Diagnosis) {
+	t.Helper()
+	text, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{current, previous, other, r.secret} {
+		for _, body := range []string{r.body, r.signed} {
+			for _, at := range []time.Duration{0, r.at} {
+				_, sign := r.vendor()
+				for _, values := range sign(secret, []byte(body), received.Add(-at)) {
+					if hexes := values[0]; len(hexes) >= 64 && bytes.Contains(text, []byte(hexes[len(hexes)-64:])) {
+						t.Errorf("a signature that would be right is in %s", text)
+					}
+				}
+			}
+		}
+		if secret != "mock-webhook-secret" && bytes.Contains(text, []byte(secret)) {
+			t.Errorf("a secret is in %s", text)
+		}
+	}
+}
+
+func TestASecretThatIsRegisteredWithMoreThanItself(t *testing.T) {
+	t.Parallel()
+	for registered, want := range map[string]Code{current + " ": SecretBlanks, "\t" + current: SecretBlanks, `"` + current + `"`: SecretQuoted, "'" + current + "'": SecretQuoted} {
+		r := request{provider: "nylas", secret: current, signed: nylasBody}
+		d := r.examine(func(c *Case) { c.Secrets = []Secret{{"current", registered}} })
+		if d.Accepted || len(d.Causes) != 1 || !d.Has(want) || !d.Causes[0].Proved {
+			t.Errorf("%q: %+v", registered, d.Causes)
+		}
+	}
+	raw, err := hex.DecodeString(previous)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request{provider: "slack", secret: string(raw), signed: slackBody}
+	if d := r.examine(); !d.Has(SecretEncoded) {
+		t.Errorf("hexadecimal taken for bytes: %+v", d.Causes)
+	}
+}
+
+func TestASignatureOfAnotherCapture(t *testing.T) {
+	t.Parallel()
+	r := request{provider: "nylas", secret: current, signed: nylasBody, body: strings.Replace(nylasBody, "n1", "n2", 1)}
+	near := &capture.Capture{Name: "the other one", Content: []byte(nylasBody)}
+	d := r.examine(func(c *Case) { c.Near = []*capture.Capture{near} })
+	if !d.Has(OtherBody) || len(d.Causes) != 1 || !strings.Contains(d.Causes[0].Says, "the other one") {
+		t.Errorf("%+v", d.Causes)
+	}
+}
+
+func TestNothingIsWrongWithAGoodRequest(t *testing.T) {
+	t.Parallel()
+	gz := []capture.Header{{"Content-Encoding", "gzip"}}
+	for name, r := range map[string]request{
+		"slack":         {provider: "slack", secret: current, signed: slackBody},
+		"late, in time": {provider: "slack", secret: current, signed: slackBody, at: 5 * time.Minute},
+		"nylas":         {provider: "nylas", secret: current, signed: nylasBody},
+		"previous":      {provider: "nylas", secret: previous, signed: nylasBody},
+		"compressed":    {provider: "nylas", secret: current, signed: zipped(t, nylasBody, 6), headers: gz},
+		"malformed":     {provider: "slack", secret: current, signed: "test-body"},
+		"a form":        {provider: "slack", secret: current, signed: "command=%2Fa&team_id=T1", headers: []capture.Header{{"Content-Type", "application/x-www-form-urlencoded"}}},
+	} {
+		d := r.examine()
+		if !d.Accepted || d.Status != http.StatusOK || len(d.Causes) != 0 {
+			t.Errorf("%s: %+v", name, d)
+		}
+		r.saysNothingSecret(t, d)
+		said := fmt.Sprint(d.Steps)
+		if (name == "malformed") != strings.Contains(said, "dropped as malformed") || (name == "previous") != strings.Contains(said, "previous secret") {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+	// Nobody knows when it came: its age is not judged.
+	old := request{provider: "slack", secret: current, signed: slackBody, at: 1000 * time.Hour}
+	if d := old.examine(func(c *Case) { c.TimeUnknown = true }); !d.Accepted || !strings.Contains(fmt.Sprint(d.Steps), "not known") {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestWhatIsNotTheSignaturesFault(t *testing.T) {
+	t.Parallel()
+	r := request{provider: "nylas", secret: current, signed: nylasBody}
+	if d := r.examine(func(c *Case) { c.MaxBody = 10 }); d.Accepted || d.Status != http.StatusRequestEntityTooLarge {
+		t.Errorf("too large: %+v", d)
+	}
+	if d := r.examine(func(c *Case) { c.Secrets = nil }); d.Accepted || d.Status != http.StatusServiceUnavailable || !d.Has(NoSecret) {
+		t.Errorf("no secret: %+v", d)
+	}
+}
+
+func FuzzExamine(f *testing.F) {
+	f.Add("v0=00", "1772366400", slackBody)
+	f.Add("", "", "")
+	f.Add("sha256=q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=", "1772366400000", "a=b&c=%zz")
+	f.Fuzz(func(t *testing.T, signature, timestamp, body string) {
+		c := &capture.Capture{Provider: "slack", Method: http.MethodPost, Target: "/webhooks/slack/x", ReceivedAt: received,
+			Headers: []capture.Header{{"X-Slack-Signature", signature}, {"X-Slack-Request-Timestamp", timestamp}}}
+		c.SetContent([]byte(body))
+		d := Examine(Case{Capture: c, Vendor: slack.New(), Sign: signSlack, Secrets: []Secret{{"current", current}}, MaxBody: 1 << 20})
+		if d.Accepted {
+			t.Errorf("accepted: %q %q %q", signature, timestamp, body)
+		}
+	})
+}
+
+func macOf(secret, body string) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(body))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+func sha1Of(secret, body string) string {
+	mac := hmac.New(sha1.New, []byte(secret))
+	mac.Write([]byte(body))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+func latin(text string) string {
+	var wide []rune
+	for _, b := range []byte(text) {
+		wide = append(wide, rune(b))
+	}
+	return string(wide)
+}
+
+func pretty(t *testing.T, body string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := json.Indent(&out, []byte(body), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func unescaped(text string) string {
+	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(text)
+}
+
+func TestNothingIsWrongWithEveryCommittedCapture(t *testing.T) {
+	t.Parallel()
+	list, err := capture.LoadAll("../../test/replay/testdata/nylas", "../../test/replay/testdata/slack")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, c := range list {
+		if c.Sign.Mode != capture.Resign {
+			continue
+		}
+		vendor, sign := request{provider: c.Provider}.vendor()
+		c.Headers = append(c.Headers, capture.HeadersOf(sign(current, c.Content, c.ReceivedAt))...)
+		d := Examine(Case{Capture: c, Vendor: vendor, Sign: sign, Secrets: []Secret{{"current", current}}, MaxBody: 4 << 20})
+		if !d.Accepted || len(d.Causes) > 0 {
+			t.Errorf("%s: %+v", c.Name, d)
+		}
+		n++
+	}
+	if n < 70 {
+		t.Errorf("only %d captures", n)
+	}
+}
+
+func TestPublicVectorsAreJudgedAsTheyWerePublished(t *testing.T) {
+	t.Parallel()
+	list, err := capture.LoadAll("../../test/replay/testdata/vectors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	causes := map[string]Code{
+		"nylas/java-sdk-digit-changed": Unknown, "nylas/old-sdks-other-body": OtherBody, "nylas/old-sdks-another-body": OtherBody, "slack/documentation-dashes": OtherBody,
+	}
+	for _, c := range list {
+		vendor, sign := request{provider: c.Provider}.vendor()
+		d := Examine(Case{Capture: c, Vendor: vendor, Sign: sign, Secrets: []Secret{{"current", c.Sign.Secret}}, Near: list, MaxBody: 4 << 20})
+		if d.Status != c.Expect.Once.Status || d.Accepted != (causes[c.Name] == "") || !d.Accepted && (len(d.Causes) != 1 || !d.Has(causes[c.Name])) {
+			t.Errorf("%s: %+v", c.Name, d)
+		}
+	}
+}

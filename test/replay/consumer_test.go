@@ -1,6 +1,375 @@
 package replay
 
-// consumerEnv makes a test binary a consumer in a process of its own.
-const consumerEnv = "REPLAY_CONSUMER"
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
 
-func consumerMain(string) int { return 0 }
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/idempotency"
+)
+
+// downstream records what is asked of a system outside: a mail server, a payment provider.
+type downstream struct {
+	mu    sync.Mutex
+	calls map[string]int
+	// hold, if set, is waited for inside each call; entered is told of each call before.
+	hold    chan struct{}
+	entered chan string
+}
+
+func newDownstream() *downstream { return &downstream{calls: make(map[string]int)} }
+
+// call makes the effect of a key, and returns what the system calls it.
+func (d *downstream) call(key string) string {
+	if d.entered != nil {
+		d.entered <- key
+	}
+	if d.hold != nil {
+		<-d.hold
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls[key]++
+	return fmt.Sprintf("%s#%d", key, d.calls[key])
+}
+
+// total is how many calls there were, and for how many keys.
+func (d *downstream) total() (calls, keys int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range d.calls {
+		calls += n
+	}
+	return calls, len(d.calls)
+}
+
+// delivered is a row of the inbox as a consumer reads it.
+type delivered struct {
+	XID          string
+	ID           uuid.UUID
+	Organization uuid.UUID
+	Key          string
+	Body         []byte
+}
+
+// consumer follows the inbox and makes three effects of each delivery: a row of its own, a mail and a
+// charge. Any number of them may follow the same inbox.
+type consumer struct {
+	pool         *pgxpool.Pool
+	keys         *idempotency.Service
+	organization uuid.UUID // whose deliveries it consumes
+	mails        *downstream
+	charges      *downstream
+}
+
+// newConsumer makes the consumer's own table, beside the inbox in the same database. No constraint of it
+// would stop a second row.
+func newConsumer(t testing.TB, pool *pgxpool.Pool, organization uuid.UUID) *consumer {
+	t.Helper()
+	_, err := pool.Exec(context.Background(), `CREATE SCHEMA IF NOT EXISTS shop;
+		CREATE TABLE IF NOT EXISTS shop.orders (number bigserial, organization uuid, delivery text, bytes integer)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &consumer{pool: pool, keys: idempotency.NewService(pool, idempotency.Options{}), organization: organization,
+		mails: newDownstream(), charges: newDownstream()}
+}
+
+// answers are what a consumer has got of one delivery.
+type answers struct {
+	Order        int64
+	Mail, Charge string
+}
+
+const follow = `
+SELECT xid::text, id, organization_id, delivery_key, body
+  FROM agent.webhook_deliveries
+ WHERE (xid, id) > ($1::text::xid8, $2::uuid) AND xid < pg_snapshot_xmin(pg_current_snapshot()) AND organization_id = $3
+ ORDER BY xid, id`
+
+// consume reads the inbox from its beginning and makes every effect, and returns the answers by delivery.
+func (c *consumer) consume(t testing.TB) map[string]answers {
+	t.Helper()
+	rows, err := c.pool.Query(context.Background(), follow, "0", uuid.Nil, c.organization)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[delivered])
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]answers)
+	for _, d := range list {
+		a, err := c.handle(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[d.Key] = a
+	}
+	return all
+}
+
+func (c *consumer) handle(d delivered) (a answers, err error) {
+	if a.Order, err = again(func() (int64, error) { return c.order(d) }); err != nil {
+		return a, err
+	}
+	if a.Mail, err = again(func() (string, error) { return c.outside(d, "mail.send", c.mails) }); err != nil {
+		return a, err
+	}
+	a.Charge, err = again(func() (string, error) { return c.outside(d, "charge.create", c.charges) })
+	return a, err
+}
+
+// again asks until no other worker is at it: an orchestrator would come back after a while.
+func again[T any](ask func() (T, error)) (T, error) {
+	for {
+		v, err := ask()
+		if !errors.Is(err, idempotency.ErrInFlight) && !errors.Is(err, idempotency.ErrLockTimeout) {
+			return v, err
+		}
+	}
+}
+
+func (c *consumer) task(d delivered, tool string) idempotency.Ref {
+	scope, err := idempotency.NewScope("tool." + tool)
+	if err != nil {
+		panic(err)
+	}
+	key, err := idempotency.NewKey(d.ID.String(), tool)
+	if err != nil {
+		panic(err)
+	}
+	return idempotency.Ref{Organization: d.Organization, Scope: scope, Key: key}
+}
+
+// order writes the consumer's row, in one transaction with its claim.
+func (c *consumer) order(d delivered) (number int64, err error) {
+	ctx := context.Background()
+	err = pgx.BeginTxFunc(ctx, c.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		t := idempotency.Task[int64]{Ref: c.task(d, "order.write"), Content: idempotency.Content(d.Body), Lease: time.Minute}
+		done, err := idempotency.DoTx(ctx, c.keys, tx, t, func(ctx context.Context, _ *idempotency.Claim) (number int64, err error) {
+			err = tx.QueryRow(ctx, `INSERT INTO shop.orders (organization, delivery, bytes) VALUES ($1, $2, $3) RETURNING number`,
+				d.Organization, d.Key, len(d.Body)).Scan(&number)
+			return number, err
+		})
+		number = done.Value
+		return err
+	})
+	return number, err
+}
+
+// outside asks another system for an effect, under a key that is claimed before and completed after.
+func (c *consumer) outside(d delivered, tool string, system *downstream) (string, error) {
+	t := idempotency.Task[string]{Ref: c.task(d, tool), Content: idempotency.Content(d.Body), Lease: time.Minute}
+	done, err := idempotency.Do(context.Background(), c.keys, t, func(_ context.Context, claim *idempotency.Claim) (string, error) {
+		return system.call(claim.Ref.Key.String()), nil
+	})
+	return done.Value, err
+}
+
+// effects are how often each effect was made.
+func (c *consumer) effects(t testing.TB) (orders, mails, charges int) {
+	t.Helper()
+	if err := c.pool.QueryRow(context.Background(), `SELECT count(*) FROM shop.orders WHERE organization = $1`, c.organization).Scan(&orders); err != nil {
+		t.Fatal(err)
+	}
+	mails, _ = c.mails.total()
+	charges, _ = c.charges.total()
+	return orders, mails, charges
+}
+
+// wantEffects demands that each effect was made so often, and that no key of one is gone or open.
+func (c *consumer) wantEffects(t testing.TB, n int) {
+	t.Helper()
+	if orders, mails, charges := c.effects(t); orders != n || mails != n || charges != n {
+		t.Errorf("%d orders, %d mails, %d charges; want %d of each", orders, mails, charges, n)
+	}
+	var completed, open int
+	err := c.pool.QueryRow(context.Background(), `SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status <> 'completed')
+		FROM agent.idempotency_keys WHERE organization_id = $1 AND scope LIKE 'tool.%'`, c.organization).Scan(&completed, &open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if completed != 3*n || open != 0 {
+		t.Errorf("%d completed keys and %d open ones, want %d and 0: a key was deleted after its effect, or left behind", completed, open, 3*n)
+	}
+}
+
+// wantAnswers demands that every consumer got the same of every delivery.
+func wantAnswers(t testing.TB, n int, each ...map[string]answers) {
+	t.Helper()
+	for i, got := range each {
+		if len(got) != n {
+			t.Errorf("consumer %d has answers for %d deliveries, want %d", i+1, len(got), n)
+		}
+		for key, a := range got {
+			if a != each[0][key] || a.Order == 0 || a.Mail == "" || a.Charge == "" {
+				t.Errorf("consumer %d got %+v of %s, and the first %+v", i+1, a, key, each[0][key])
+			}
+		}
+	}
+}
+
+// together runs several consumers of the same effects at once.
+func (c *consumer) together(t testing.TB, n int) []map[string]answers {
+	t.Helper()
+	each := make([]map[string]answers, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { each[i] = c.consume(t) })
+	}
+	all.Wait()
+	return each
+}
+
+// sends sends a capture, and demands that each is acknowledged, in the time that the vendor grants.
+func sends(t testing.TB, g Target, c *Capture, times int) {
+	t.Helper()
+	limit := map[string]time.Duration{"slack": 3 * time.Second, "nylas": 10 * time.Second}[c.Provider]
+	var all sync.WaitGroup
+	for range times {
+		all.Go(func() {
+			began := time.Now()
+			a, err := g.Send(context.Background(), c, nil)
+			if err != nil || a.Status != 200 || a.Body != "" {
+				t.Errorf("%s answered %d %q, %v", c.Name, a.Status, a.Body, err)
+			}
+			if took := time.Since(began); took > limit {
+				t.Errorf("%s was acknowledged after %s; the vendor waits %s", c.Name, took, limit)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// pick returns the captures of those names.
+func pick(t testing.TB, names ...string) []*Capture {
+	t.Helper()
+	var list []*Capture
+	for _, c := range committed(t) {
+		for _, name := range names {
+			if c.Name == name {
+				list = append(list, c)
+			}
+		}
+	}
+	if len(list) != len(names) {
+		t.Fatalf("%d of the captures %v are there", len(list), names)
+	}
+	return list
+}
+
+// TestConsumersOfReplayedDeliveriesMakeEachEffectOnce is what the whole is for: however often and however
+// many at once, in sequence and after everything was restarted, each delivery has one effect of each kind.
+func TestConsumersOfReplayedDeliveriesMakeEachEffectOnce(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	list := pick(t, "slack/message-channels", "slack/slash-command", "slack/block-actions", "nylas/message-created", "nylas/message-created-gzip")
+	target, town := g.target(t, list, "effects")
+	c := newConsumer(t, g.pool, town.Organization)
+	n := len(list)
+
+	for _, one := range list {
+		sends(t, target, one, 20)
+	}
+	first := c.together(t, 4)
+	wantAnswers(t, n, first...)
+	c.wantEffects(t, n)
+
+	for range 3 {
+		for _, one := range list {
+			sends(t, target, one, 1)
+		}
+		wantAnswers(t, n, append(first, c.consume(t))...)
+	}
+	c.wantEffects(t, n)
+
+	t.Run("slower than the vendor's patience", func(t *testing.T) { slowConsumer(t, g) })
+	t.Run("a batch of five of which three are known", func(t *testing.T) { knownBatch(t, g) })
+
+	// Everything ends and starts again: what was answered lies in the database.
+	g.stop()
+	if err := g.server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g.pool.Reset()
+	g.start()
+	target.URL = g.url
+	for _, one := range list {
+		sends(t, target, one, 5)
+	}
+	wantAnswers(t, n, append(first, c.together(t, 2)...)...)
+	c.wantEffects(t, n)
+	if rows := g.count(t, `SELECT count(*) FROM agent.webhook_deliveries WHERE organization_id = $1`, town.Organization); rows != n {
+		t.Errorf("%d rows of the inbox, want %d", rows, n)
+	}
+}
+
+// slowConsumer holds a consumer in the middle of its effect for as long as the vendor repeats itself.
+func slowConsumer(t *testing.T, g *gateway) {
+	list := pick(t, "slack/message-im")
+	target, town := g.target(t, list, "slow")
+	c := newConsumer(t, g.pool, town.Organization)
+	c.charges.hold, c.charges.entered = make(chan struct{}), make(chan string, 1)
+	sends(t, target, list[0], 1)
+
+	done := make(chan map[string]answers, 1)
+	go func() { done <- c.consume(t) }()
+	<-c.charges.entered // it is inside, and stays there
+	sends(t, target, list[0], 10)
+	sends(t, target, list[0], 1)
+	var d delivered
+	row := g.pool.QueryRow(t.Context(), `SELECT xid::text, id, organization_id, delivery_key, body FROM agent.webhook_deliveries WHERE organization_id = $1`, town.Organization)
+	if err := row.Scan(&d.XID, &d.ID, &d.Organization, &d.Key, &d.Body); err != nil {
+		t.Fatal(err)
+	}
+	var inFlight *idempotency.InFlightError
+	if _, err := c.outside(d, "charge.create", c.charges); !errors.As(err, &inFlight) || inFlight.RetryAfter <= 0 {
+		t.Errorf("a second worker meanwhile: %v, want in flight", err)
+	}
+	close(c.charges.hold)
+	first := <-done
+	c.charges.entered = nil
+	wantAnswers(t, 1, append([]map[string]answers{first}, c.together(t, 3)...)...)
+	c.wantEffects(t, 1)
+}
+
+// knownBatch sends three of five deliveries, and then all five in one request.
+func knownBatch(t *testing.T, g *gateway) {
+	list := pick(t, "nylas/deltas-five")
+	target, town := g.target(t, list, "batch")
+	c := newConsumer(t, g.pool, town.Organization)
+	five := list[0]
+	parts := five.Deliveries(vendor("nylas"))
+	three := *five
+	three.SetContent(append(append([]byte(`{"deltas":[`), bytes.Join([][]byte{parts[0].Body, parts[2].Body, parts[4].Body}, []byte(", "))...), "]}"...))
+
+	sends(t, target, &three, 1)
+	before := c.consume(t)
+	c.wantEffects(t, 3)
+	seen := target.watch(t)
+	sends(t, target, five, 1)
+	var got Result
+	seen.fill(&got, target.watch(t))
+	if got.Outcomes.String() != "accepted 2, duplicate 3" || got.Rows != 2 {
+		t.Errorf("of five: %s, %d rows; want two new ones", got.Outcomes, got.Rows)
+	}
+	after := c.consume(t)
+	c.wantEffects(t, 5)
+	for key, a := range before {
+		if after[key] != a {
+			t.Errorf("the answer of %s has changed", key)
+		}
+	}
+}

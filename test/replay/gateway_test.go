@@ -134,6 +134,17 @@ func (g *gateway) start() {
 	g.t.Fatalf("serve did not start: %s", &said)
 }
 
+// stop ends serve as an operator would, and waits for it.
+func (g *gateway) stop() {
+	g.t.Helper()
+	if err := g.cmd.Process.Signal(os.Interrupt); err != nil {
+		g.t.Fatal(err)
+	}
+	if err := g.cmd.Wait(); err != nil {
+		g.t.Fatalf("serve ended with %v", err)
+	}
+}
+
 // target registers a town for the captures, and returns the gateway as their target.
 func (g *gateway) target(t testing.TB, list []*Capture, name string) (Target, *town) {
 	t.Helper()

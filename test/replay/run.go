@@ -2,7 +2,6 @@ package replay
 
 import (
 	"bytes"
-	orders "cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -217,7 +216,7 @@ func (g Target) settle(t *testing.T, c *Capture, got Expect) {
 		}
 	}
 	diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.SortSlices(func(a, b Row) int {
-		return orders.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.ID, b.ID), strings.Compare(a.Hash, b.Hash))
+		return slices.Compare([]string{a.Type, a.ID, a.Hash}, []string{b.Type, b.ID, b.Hash})
 	}))
 	switch {
 	case diff == "":

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"webhook-gateway/internal/capture"
@@ -18,17 +19,28 @@ import (
 var update = flag.Bool("update", false, "rewrite the expectations of captures that do not hold")
 
 const (
+	bomb        = "nylas/gzip-bomb"
 	nylasData   = "testdata/nylas"
 	slackData   = "testdata/slack"
 	vectorsData = "testdata/vectors"
 )
 
-// committed are the captures that are signed anew.
+// all is every capture of testdata, read once. Nobody changes one.
+var all = sync.OnceValues(func() ([]*Capture, error) { return capture.LoadAll("testdata") })
+
+// everything are all the captures, committed those that are signed anew.
+func everything(t testing.TB) []*Capture {
+	t.Helper()
+	list, err := all()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(list)
+}
+
 func committed(t testing.TB) []*Capture {
 	t.Helper()
-	return slices.DeleteFunc(Load(t, "testdata"), func(c *Capture) bool {
-		return !strings.HasPrefix(c.Name, "nylas/") && !strings.HasPrefix(c.Name, "slack/")
-	})
+	return slices.DeleteFunc(everything(t), func(c *Capture) bool { return strings.HasPrefix(c.Name, "vectors/") })
 }
 
 func TestThereAreCapturesOfManyShapes(t *testing.T) {
@@ -37,7 +49,7 @@ func TestThereAreCapturesOfManyShapes(t *testing.T) {
 		folder string
 		least  int
 	}{{nylasData, 30}, {slackData, 40}, {vectorsData, 10}} {
-		list := Load(t, tt.folder)
+		list := slices.DeleteFunc(everything(t), func(c *Capture) bool { return !strings.HasPrefix("testdata/"+c.Name, tt.folder+"/") })
 		if len(list) < tt.least {
 			t.Errorf("%s holds %d captures, want %d", tt.folder, len(list), tt.least)
 		}
@@ -54,7 +66,7 @@ func TestThereAreCapturesOfManyShapes(t *testing.T) {
 func TestEveryBodyIsByteForByteTheOneDescribed(t *testing.T) {
 	t.Parallel()
 	n := 0
-	for _, c := range Load(t, "testdata") {
+	for _, c := range everything(t) {
 		if c.Body == nil {
 			continue
 		}
@@ -75,7 +87,7 @@ func TestEveryBodyIsByteForByteTheOneDescribed(t *testing.T) {
 
 func TestWhatIsCommittedIsWrittenAsTheFormatIsWritten(t *testing.T) {
 	t.Parallel()
-	for _, c := range Load(t, "testdata") {
+	for _, c := range everything(t) {
 		want, err := capture.Encode(c)
 		if err != nil {
 			t.Fatal(err)
@@ -91,12 +103,15 @@ var live = regexp.MustCompile(`xox[abposr]-|xapp-|whsec_|sk_live_|-----BEGIN|hoo
 
 func TestNothingLiveIsCommitted(t *testing.T) {
 	t.Parallel()
-	for _, c := range Load(t, "testdata") {
+	for _, c := range everything(t) {
 		if strings.HasPrefix(c.Name, "vectors/") {
 			continue // published, with the vendor's own stand-ins
 		}
+		if c.Name == bomb {
+			continue // twenty million blanks
+		}
 		plain, err := c.Plain()
-		if err != nil || len(plain) > 1<<20 {
+		if err != nil {
 			plain = c.Content
 		}
 		description, err := os.ReadFile(filepath.Join(c.Dir, capture.File))
@@ -146,7 +161,11 @@ func TestEveryCaptureInMemory(t *testing.T) {
 		return g
 	}
 	t.Run("once and again", func(t *testing.T) { Run(t, list, target()) })
-	t.Run("twenty at once", func(t *testing.T) { Twenty(t, list, target()) })
+	var some []*Capture // the binary receives all of them so
+	for i := 0; i < len(list); i += 4 {
+		some = append(some, list[i])
+	}
+	t.Run("twenty at once", func(t *testing.T) { Twenty(t, some, target()) })
 	t.Run("shuffled", func(t *testing.T) { Shuffled(t, list, target(), 3, 1) })
 	t.Run("as nobody may", func(t *testing.T) { Negatives(t, list, target()) })
 }

@@ -296,3 +296,20 @@ func TestRewritingLeavesAllButTheExpectations(t *testing.T) {
 		t.Errorf("%v\n%s", err, cmp.Diff(commented, string(got)))
 	}
 }
+
+func TestTheExampleInTheDocumentationIsACapture(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/replaying.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```yaml\n")
+	example, _, _ := strings.Cut(rest, "```")
+	var c Capture
+	if err := decode([]byte(example), &c); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+}

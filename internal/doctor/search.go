@@ -130,23 +130,15 @@ func (f *searching) times() []variant {
 	if f.shape.timeHeader == "" {
 		return nil
 	}
-	secrets := f.Secrets
-	for _, key := range f.keys {
-		secrets = append(secrets[:len(secrets):len(secrets)], Secret{Text: string(key.text), Name: key.says})
-	}
-	for i, secret := range secrets {
-		var found []variant
-		if i >= len(f.Secrets) {
-			found = append(found, f.keys[i-len(f.Secrets)])
-		}
+	for _, secret := range f.Secrets {
 		mac := hmac.New(sha256.New, []byte(secret.Text))
 		mac.Write(f.Capture.Content)
 		if hmac.Equal(mac.Sum(nil), f.given[:]) {
-			return append(found, variant{code: PlainSignature, says: "the body alone was signed, without the version and the timestamp before it"})
+			return []variant{{code: PlainSignature, says: "the body alone was signed, without the version and the timestamp before it"}}
 		}
 		for _, middle := range []time.Time{f.at, time.Unix(f.at.Unix()/1000, 0), f.Capture.ReceivedAt} {
 			if at, ok := f.timeNear(secret.Text, middle); ok {
-				return append(found, f.sentAt(at))
+				return []variant{f.sentAt(at)}
 			}
 		}
 	}

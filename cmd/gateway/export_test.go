@@ -189,6 +189,9 @@ func TestAnExportHoldsNoTokenUnlessItIsAskedTo(t *testing.T) {
 	report := c.run("replay", out, "--target", r.url, "--json").replay(t)
 	became := map[string]string{}
 	for _, a := range report.Captures {
+		if strings.Contains(a.Name, "slash") && !strings.Contains(strings.Join(a.Problems, ""), "--keep-token") {
+			t.Errorf("%s: %v do not say why", a.Name, a.Problems)
+		}
 		became[strings.TrimRight(a.Name, "0123456789abcdef")] = capture.Outcomes(a.Outcomes).String()
 	}
 	if diff := cmp.Diff(map[string]string{"slack-message-": "duplicate 1", "slack-slash_command-": "hash_mismatch 1"}, became); diff != "" {

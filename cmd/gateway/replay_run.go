@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"webhook-gateway/drops"
 	"webhook-gateway/internal/capture"
 )
 
@@ -179,11 +180,19 @@ func (r *replaying) judge(ctx context.Context) error {
 		if sent := a.errors + len(a.took); sent < a.times {
 			a.problems = append(a.problems, fmt.Sprintf("sent %d of %d times", sent, a.times))
 		} else if want := a.expected(); a.got != nil && a.got.String() != want.String() {
-			a.problems = append(a.problems, fmt.Sprintf("became %s, want %s", a.got, want))
+			a.problems = append(a.problems, fmt.Sprintf("became %s, want %s%s", a.got, want, a.hint()))
 		}
 		slices.Sort(a.problems)
 	}
 	return nil
+}
+
+// hint says why a content may be another than the one that the gateway has.
+func (a *act) hint() string {
+	if a.got[string(drops.HashMismatch)] > 0 && slices.Contains(a.capture.Scrubbed, "token") {
+		return " (the verification token was taken out of it, and a form without it is another content; see --keep-token of gateway export)"
+	}
+	return ""
 }
 
 // plainly is a transport's error without the address, which is told once.

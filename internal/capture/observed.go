@@ -40,7 +40,11 @@ func (r *Recorder) capture(o providers.Observation) (*Capture, error) {
 	}
 	items := make([]providers.Item, len(o.Items))
 	copy(items, o.Items)
+	deliveries := c.Deliveries(origin.Vendor)
 	for i := range items {
+		if len(deliveries) == len(items) {
+			items[i].Delivery = deliveries[i] // of the body as it is captured: a token may be gone, and with it a fingerprint
+		}
 		// A duplicate and a mismatch are so by what came before them; alone it is kept.
 		if r := items[i].Reason; r == drops.Duplicate || r == drops.HashMismatch {
 			items[i].Reason = ""

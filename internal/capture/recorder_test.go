@@ -164,6 +164,28 @@ func TestAVerifiedRequestIsCapturedSoThatItCanBeReplayed(t *testing.T) {
 	}
 }
 
+func TestACaptureExpectsTheFingerprintOfWhatItHolds(t *testing.T) {
+	t.Parallel()
+	h := slackHeld()
+	r, o, _ := recorder(t, h)
+	p := slack.New()
+	seen := h.accepted(slackEvent)
+	const form = "application/x-www-form-urlencoded"
+	seen.Header.Set("Content-Type", form)
+	seen.Body = []byte("token=secret&team_id=T1&command=%2Fa&trigger_id=1.2")
+	deliveries, err := p.Parse(form, seen.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen.Items[0].Delivery = deliveries[0]
+	r.Observe(seen)
+	r.Stop()
+	c := recorded(t, o.Folder)[0]
+	if now, err := p.Parse(form, c.Content); err != nil || len(c.Expect.Stored) != 1 || c.Expect.Stored[0].Hash != now[0].Hash || now[0].Hash == deliveries[0].Hash {
+		t.Errorf("%+v, %v", c.Expect, err)
+	}
+}
+
 func TestARefusedRequestIsKeptForADiagnosisWithItsSignature(t *testing.T) {
 	t.Parallel()
 	h := slackHeld()

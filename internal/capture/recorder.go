@@ -70,7 +70,8 @@ type Recorder struct {
 type shelf struct {
 	files int
 	bytes int64
-	full  bool
+	told  bool // that there is no more room
+	full  bool // not even for a small one; guarded by the recorder's lock
 }
 
 type minute struct {
@@ -234,12 +235,12 @@ func (r *Recorder) keep(c *Capture) error {
 	s := r.kept[c.Provider]
 	if s.files >= r.options.Files || s.bytes+int64(len(c.Content)) > r.options.Bytes {
 		r.mu.Lock()
-		told := s.full
 		s.full = s.files >= r.options.Files || s.bytes >= r.options.Bytes-(64<<10)
 		r.mu.Unlock()
-		if told {
+		if s.told {
 			return nil
 		}
+		s.told = true
 		return fmt.Errorf("the folder holds %d captures with %d bytes, and GATEWAY_CAPTURE_FILES and GATEWAY_CAPTURE_BYTES allow no more", s.files, s.bytes)
 	}
 	if err := c.Write(filepath.Join(r.options.Folder, c.Provider, nameOf(c)), Private); err != nil {

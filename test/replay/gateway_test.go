@@ -38,7 +38,11 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(consumerEnv); what != "" {
 		os.Exit(consumerMain(what))
 	}
-	devdb.Main(m)
+	status := devdb.Stopping(m).Run()
+	if binaryDir != "" {
+		_ = os.RemoveAll(binaryDir) // the tests are over
+	}
+	os.Exit(status)
 }
 
 // gateway is the built binary, serving on a PostgreSQL of its own that writes through.
@@ -54,12 +58,16 @@ type gateway struct {
 	client *http.Client
 }
 
+// binaryDir is where the binary lies, once there is one.
+var binaryDir string
+
 // binary is the gateway, built once for all tests.
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "gateway-replay")
 	if err != nil {
 		return "", err
 	}
+	binaryDir = dir
 	path := filepath.Join(dir, "gateway")
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "../../cmd/gateway").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w: %s", err, out)

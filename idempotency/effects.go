@@ -28,13 +28,14 @@ type Item struct {
 type Effects struct {
 	items   []Item
 	lease   time.Duration
-	order   []int32 // of the distinct keys: the first item of each, sorted by the key's bytes
-	first   []int32 // per item: the first with the same key
-	found   []standing
+	order   []int32    // of the distinct keys: the first item of each, sorted by the key's bytes
+	first   []int32    // per item: the first with the same key
+	allWon  bool       // by this sending
+	found   []standing // by item of order, unless allWon
 	columns effectColumns
 }
 
-// standing is how a key stands for the batch, by item of order.
+// standing is how a key stands for the batch.
 type standing struct {
 	seen                                    bool
 	mine, completed, leasePassed, forgotten bool
@@ -136,7 +137,9 @@ func (e *Effects) fill() {
 // EffectParam is the number of the effect's first parameter.
 const EffectParam = 11
 
-const effectsSQL = `
+// The first statement tells the second by a setting of the transaction how many keys it did not win.
+const (
+	beginEffectsSQL = `
 	WITH claimed AS (
 	  INSERT INTO agent.idempotency_keys
 	         (id, organization_id, scope, key, request_hash, lease_token, status, resource_type, resource_id,
@@ -150,11 +153,16 @@ const effectsSQL = `
 	   ORDER BY u.organization, u.scope COLLATE "C", u.key COLLATE "C"
 	      ON CONFLICT (organization_id, scope, key) DO NOTHING
 	  RETURNING id
-	)
+	), effect AS (
 	`
+	endEffectsSQL = `
+	)
+	SELECT set_config('idempotency.not_won', (cardinality($1::uuid[]) - (SELECT count(*) FROM claimed))::text, true)::bigint`
+)
 
-// The LIMIT keeps it a look-up by key for every item, whatever the planner thinks of the arrays. A key that
-// is not there has a row too, so that the isolation is always told. The stored answers are not read.
+// Only when a key was not won does any need a look. The LIMIT keeps it a look-up by key for every item,
+// whatever the planner thinks of the arrays. A key that is not there has a row too, so that the isolation
+// is always told. The stored answers are not read.
 const standingSQL = `
 	SELECT current_setting('transaction_isolation') = 'read committed', u.n, k.lease_token IS NOT NULL,
 	       coalesce(k.lease_token = u.token, false), coalesce(k.request_hash, ''), coalesce(k.status = 'completed', false),
@@ -162,23 +170,35 @@ const standingSQL = `
 	  FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) WITH ORDINALITY AS u(organization, scope, key, token, n)
 	  LEFT JOIN LATERAL (SELECT lease_token, request_hash, status, lease_expires_at, retain_until
 	                       FROM agent.idempotency_keys
-	                      WHERE organization_id = u.organization AND scope = u.scope AND key = u.key LIMIT 1) AS k ON true`
+	                      WHERE organization_id = u.organization AND scope = u.scope AND key = u.key LIMIT 1) AS k ON true
+	 WHERE current_setting('idempotency.not_won')::bigint > 0`
 
 // Queue adds two statements to the batch. The first claims and completes the keys and makes their effect,
 // which is an INSERT … SELECT that joins `claimed`, whose one column is the item's ID, and whose own
 // parameters begin at $EffectParam: a key that is not won, or was won by an earlier sending, has no row
-// there. The second reads how every key stands; it is a statement of its own because the first cannot
-// see a row that it has waited for. Transaction control and time-outs are the caller's.
+// there. The second reads how every key stands, unless all were won; it is a statement of its own because
+// the first cannot see a row that it has waited for. Transaction control and time-outs are the caller's.
 func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) {
 	c := &e.columns
 	all := make([]any, 0, EffectParam-1+len(args))
 	all = append(all, c.ids, c.organizations, c.scopes, c.keys, c.hashes, c.tokens, c.typ, c.res, c.retain, e.lease)
-	b.Queue(effectsSQL+effect, append(all, args...)...)
+	b.Queue(beginEffectsSQL+effect+endEffectsSQL, append(all, args...)...).QueryRow(func(row pgx.Row) error {
+		var notWon int64
+		if err := row.Scan(&notWon); err != nil {
+			return fmt.Errorf("claim %d keys: %w", len(e.order), err)
+		}
+		e.allWon = notWon == 0
+		return nil
+	})
 	b.Queue(standingSQL, c.organizations, c.scopes, c.keys, c.tokens).Query(e.read)
 }
 
 // read takes the answer of standingSQL. A key that is not there vanished in between.
 func (e *Effects) read(rows pgx.Rows) error {
+	if e.allWon {
+		rows.Close()
+		return rows.Err()
+	}
 	e.found = make([]standing, len(e.order))
 	var (
 		committedReads bool
@@ -214,10 +234,7 @@ func (e *Effects) Verdicts() []Verdict {
 		at[i] = int32(n)
 	}
 	for i := range verdicts {
-		row := &standing{} // not sent
-		if e.found != nil {
-			row = &e.found[at[e.first[i]]]
-		}
+		row := e.standing(at[e.first[i]])
 		if row.mine && e.first[i] == int32(i) {
 			verdicts[i] = Claimed
 			continue
@@ -225,6 +242,18 @@ func (e *Effects) Verdicts() []Verdict {
 		verdicts[i] = row.judge(e.items[i].Hash)
 	}
 	return verdicts
+}
+
+// standing is how the key of an item of order stands.
+func (e *Effects) standing(at int32) standing {
+	switch {
+	case e.allWon:
+		return standing{seen: true, mine: true, completed: true, hash: e.columns.hashes[at]}
+	case e.found != nil:
+		return e.found[at]
+	default: // it was not sent
+		return standing{}
+	}
 }
 
 // judge is how a row stands for another claim on its key, as far as a batch can tell.

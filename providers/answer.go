@@ -109,15 +109,32 @@ func (r *Receiver) answer(x *exchange, status int, out outcome, text string) err
 	return nil
 }
 
-// logLine writes the one line of a request. Nothing on it comes from a body but the delivery's id.
+// logLine writes the one line of a request. Nothing on it comes from a body but the delivery's id. It is
+// made without slog's helpers, which look for the caller of each line, and without reflection: both would
+// cost a tenth of what the request costs.
 func (r *Receiver) logLine(x *exchange, status int, out outcome, took time.Duration) {
-	attrs := []slog.Attr{
+	ctx, level := x.c.Request().Context(), slog.LevelInfo
+	if out == outcomeFailed {
+		level = slog.LevelWarn
+	}
+	if !r.log.Enabled(ctx, level) {
+		return
+	}
+	line := slog.NewRecord(time.Now(), level, "request", 0)
+	line.AddAttrs(
 		slog.String("provider", x.provider),
 		slog.String("outcome", string(out)),
 		slog.Int("status", status),
 		slog.Int("bytes", x.bytes),
 		slog.Int64("took_us", took.Microseconds()), // a float would cost as much as the rest of the line
-	}
+	)
+	line.AddAttrs(x.told()...)
+	_ = r.log.Handler().Handle(ctx, line) // as slog does: there is nobody to tell
+}
+
+// told are the parts of a log line that not every request has.
+func (x *exchange) told() []slog.Attr {
+	attrs := make([]slog.Attr, 0, 5)
 	if x.target.Job != uuid.Nil {
 		attrs = append(attrs, slog.String("job", x.target.Job.String()))
 	}
@@ -133,14 +150,10 @@ func (r *Receiver) logLine(x *exchange, status int, out outcome, took time.Durat
 	if len(x.items) == 1 && x.items[0].VendorID != "" {
 		attrs = append(attrs, slog.String("delivery", head(x.items[0].VendorID, 200)))
 	}
-	if found := dropsOf(x.endings); found != nil {
-		attrs = append(attrs, slog.Any("drops", found))
+	if counts := dropsOf(x.endings); counts != nil {
+		attrs = append(attrs, slog.GroupAttrs("drops", counts...))
 	}
-	level := slog.LevelInfo
-	if out == outcomeFailed {
-		level = slog.LevelWarn
-	}
-	r.log.LogAttrs(x.c.Request().Context(), level, "request", attrs...)
+	return attrs
 }
 
 // answerError answers what no handler did: an unknown path, a wrong method, or a fault of ours.

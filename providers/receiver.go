@@ -273,16 +273,18 @@ func (r *Receiver) providerOf(route string) (name string, ok bool) {
 	return "", false
 }
 
-// dropsOf lists the reasons of a request's endings, for its log line.
-func dropsOf(endings []Ending) map[drops.Reason]int {
-	var found map[drops.Reason]int
-	for _, e := range endings {
-		if e.Dropped != "" {
-			if found == nil {
-				found = make(map[drops.Reason]int)
+// dropsOf counts the reasons of a request's endings, for its log line.
+func dropsOf(endings []Ending) (counts []slog.Attr) {
+	for _, reason := range drops.Reasons() {
+		n := 0
+		for _, e := range endings {
+			if e.Dropped == reason {
+				n++
 			}
-			found[e.Dropped]++
+		}
+		if n > 0 {
+			counts = append(counts, slog.Int(string(reason), n))
 		}
 	}
-	return found
+	return counts
 }

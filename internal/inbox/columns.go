@@ -51,10 +51,11 @@ func (c *columns) add(r *row, item *idempotency.Item) {
 	c.received = append(c.received, req.ReceivedAt)
 }
 
+// args has the largest last: what follows it would have it copied once more on its way.
 func (c *columns) args() []any {
 	return []any{
 		c.claimIDs, c.ids, c.organizations, c.jobs, c.providers, c.keys, c.types, c.hashes,
-		c.headers, c.contentTypes, c.contentEncodings, c.orderingKeys, c.bodies, c.received,
+		c.headers, c.contentTypes, c.contentEncodings, c.orderingKeys, c.received, c.bodies,
 	}
 }
 
@@ -62,7 +63,7 @@ func (c *columns) args() []any {
 func insertSQL(first int) string {
 	types := []string{
 		"uuid", "uuid", "uuid", "uuid", "text", "text", "text", "text",
-		"text", "text", "text", "text", "bytea", "timestamptz",
+		"text", "text", "text", "text", "timestamptz", "bytea",
 	}
 	arrays := ""
 	for i, t := range types {
@@ -79,7 +80,7 @@ func insertSQL(first int) string {
 	       d.headers::json, d.content_type, d.content_encoding, d.body, d.ordering_key, d.received_at
 	  FROM unnest(` + arrays + `)
 	       AS d(claim_id, id, organization_id, job_id, provider, delivery_key, event_type, request_hash,
-	            headers, content_type, content_encoding, ordering_key, body, received_at)`
+	            headers, content_type, content_encoding, ordering_key, received_at, body)`
 }
 
 // insertClaimed inserts the inbox rows of the claims won: it joins the rows that the claim's own INSERT

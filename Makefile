@@ -32,7 +32,7 @@ lint: ## run every linter
 	bash -n .ci/run
 
 .PHONY: check
-check: lint test ## what CI runs
+check: lint test bench-short ## what CI runs
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (1m)

@@ -203,7 +203,10 @@ type settler struct {
 	mu     sync.Mutex
 	work   []*providers.Work
 	settle func(*providers.Work, func([]providers.Ending)) error
+	full   bool
 }
+
+func (s *settler) Full() bool { return s.full }
 
 func (s *settler) Settle(w *providers.Work, done func([]providers.Ending)) error {
 	s.mu.Lock()

@@ -20,6 +20,8 @@ type Settler interface {
 	// and then never calls done. Otherwise it calls done exactly once, from a goroutine of its own, with
 	// one Ending an item, in their order, and only after what they say is committed.
 	Settle(work *Work, done func([]Ending)) error
+	// Full reports whether Settle would refuse any work now.
+	Full() bool
 }
 
 // Work is one request on its way to its endings.
@@ -92,19 +94,27 @@ type Admission struct {
 
 // Admit takes a request that the vendor has just sent to its endings. It answers ErrOverloaded when the
 // settler has no room, or when there was none to take a large body apart until ctx ended; the deliveries are
-// then counted as failed, an unread body as one. The caller may stop waiting for the endings at any time: they
-// are counted when the settler knows them.
+// then counted as failed, a body that was not read for it as one. The caller may stop waiting for the endings
+// at any time: they are counted when the settler knows them.
 func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Admission, error) {
+	if g.settler.Full() {
+		return g.turnAway(req)
+	}
 	body, leave, err := g.unpack(ctx, req)
 	defer leave() // once the settler bounds what was made of the body
 	if errors.Is(err, ErrOverloaded) {
-		g.ledger.Receive(req.Provider, 1)
-		g.ledger.End(req.Provider, drops.Tally{Failed: 1})
-		return &Admission{Items: make([]Item, 1)}, err
+		return g.turnAway(req)
 	}
 	items := g.resolveAll(ctx, req, g.split(req, body, err))
 	g.ledger.Receive(req.Provider, len(items))
 	return g.settle(req, items, deadline)
+}
+
+// turnAway refuses a request before its body is read.
+func (g *Gate) turnAway(req *Request) (*Admission, error) {
+	g.ledger.Receive(req.Provider, 1)
+	g.ledger.End(req.Provider, drops.Tally{Failed: 1})
+	return &Admission{Items: make([]Item, 1)}, ErrOverloaded
 }
 
 // Recover takes up again deliveries whose vendor has its answer since long: all of what Read says of their

@@ -331,7 +331,23 @@ func TestTheVendorIsAnsweredOnlyWhenEveryDeliveryHasItsEnding(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the queue is full", func(t *testing.T) {
+	t.Run("the queue is full: the body is not even read for its deliveries", func(t *testing.T) {
+		t.Parallel()
+		d := newDoor(t)
+		job := d.addJob(jobs.Job{Keyring: keyring(t, "s3cret")})
+		d.settler.full = true
+		got := d.send("/webhooks/acme/"+job.ID.String(), "s3cret", "panic")
+		if got.Code != 503 || got.Header().Get("Retry-After") == "" {
+			t.Errorf("status %d, Retry-After %q; want 503 and one", got.Code, got.Header().Get("Retry-After"))
+		}
+		if n := d.metric(t, "gateway_deliveries_failed_total", "acme"); n != 1 {
+			t.Errorf("failed %v, want 1", n)
+		}
+		if got := d.send("/webhooks/acme/"+job.ID.String(), "another", body); got.Code != 401 {
+			t.Errorf("status %d for a stranger, want 401: it says nothing of us", got.Code)
+		}
+	})
+	t.Run("the queue has no room for it", func(t *testing.T) {
 		t.Parallel()
 		d := newDoor(t)
 		job := d.addJob(jobs.Job{Keyring: keyring(t, "s3cret")})

@@ -340,11 +340,17 @@ func TestTheQueueIsBoundedInDeliveriesAndBytes(t *testing.T) {
 			if err := send(); !errors.Is(err, providers.ErrOverloaded) {
 				t.Errorf("over the bound: %v, want ErrOverloaded", err)
 			}
+			if any := tt.deliveries > tt.full; w.box.Full() == any {
+				t.Errorf("full is %v, but there is room for a smaller one: %v", w.box.Full(), any)
+			}
 			unlock()
 			for range tt.full {
 				if end := <-ended; end == failed {
 					t.Error("failed")
 				}
+			}
+			if w.box.Full() {
+				t.Error("it is full with nothing in it")
 			}
 			if err := send(); err != nil {
 				t.Errorf("recovery is not immediate: %v", err)

@@ -117,6 +117,9 @@ func (b *Inbox) Settle(work *providers.Work, done func([]providers.Ending)) erro
 	return nil
 }
 
+// Full implements providers.Settler.
+func (b *Inbox) Full() bool { return b.queue.full() }
+
 // Stop refuses new work, settles what it has, and returns when all of it has ended.
 func (b *Inbox) Stop() {
 	b.queue.close()

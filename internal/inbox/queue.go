@@ -129,6 +129,13 @@ func (q *queue) put(e *entry) bool {
 	return true
 }
 
+// full reports whether put would refuse any entry.
+func (q *queue) full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed || q.items >= q.maxItems || q.bytes >= q.maxBytes
+}
+
 // take waits for work, then takes what has gathered, up to the bounds of one transaction. It returns nil
 // once the queue is closed and empty. The caller says when it has ended what it took, with finished.
 func (q *queue) take(maxItems int, maxBytes int64) []*entry {

@@ -86,6 +86,9 @@ func (b *bench) inTurn(ctx context.Context, rounds int, segments ...segment) err
 			if err := s.measure(ctx, &sample); err != nil {
 				return fmt.Errorf("measure %s: %w", s.name, err)
 			}
+			if sample.Value <= 0 {
+				return fmt.Errorf("measure %s: nothing came of it in %v", s.name, b.each)
+			}
 			b.report.Add(s.name, sample)
 			fmt.Fprintf(os.Stderr, "%-28s %s\n", s.name, sample)
 		}

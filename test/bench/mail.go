@@ -19,7 +19,6 @@ func (b *bench) mail(ctx context.Context) error {
 	return b.inTurn(ctx, min(b.rounds, 3),
 		segment{mail, func(ctx context.Context, s *report.Sample) error {
 			spec := b.traffic(load.Mail, b.gateway)
-			spec.Connections = 64
 			if err := b.send(ctx, spec, b.gateway, s); err != nil {
 				return err
 			}

@@ -80,6 +80,9 @@ func (m *Memory) Seen(t testing.TB) Seen {
 	return s
 }
 
+// Full implements providers.Settler.
+func (*Memory) Full() bool { return false }
+
 // Settle implements providers.Settler.
 func (m *Memory) Settle(work *providers.Work, done func([]providers.Ending)) error {
 	m.mu.Lock()

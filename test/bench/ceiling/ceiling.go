@@ -88,6 +88,9 @@ func newImmediate() *immediate {
 	return s
 }
 
+// Full implements providers.Settler.
+func (*immediate) Full() bool { return false }
+
 // Settle implements providers.Settler.
 func (s *immediate) Settle(work *providers.Work, done func([]providers.Ending)) error {
 	s.queue <- func() { done(make([]providers.Ending, len(work.Items))) }

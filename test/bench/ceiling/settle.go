@@ -30,6 +30,9 @@ type SettleSpec struct {
 // collect is the settler that the gate hands its work to, to be settled later.
 type collect struct{ works []*providers.Work }
 
+// Full implements providers.Settler.
+func (*collect) Full() bool { return false }
+
 // Settle implements providers.Settler.
 func (c *collect) Settle(work *providers.Work, _ func([]providers.Ending)) error {
 	c.works = append(c.works, work)

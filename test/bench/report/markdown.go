@@ -21,8 +21,9 @@ func (r *Report) Markdown() string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", row[0], row[1], row[2], row[3], row[4])
 	}
 	b.WriteString("\nWhat one delivery costs, in microseconds of processor time, bytes of PostgreSQL's log, and bytes of the inbox and the\n" +
-		"keys on disk with their indexes:\n\n" +
-		"| row | a second | server | PostgreSQL | sender | log | inbox | keys |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+		"keys on disk with their indexes. Busy is how many cores the three together kept busy: where it is nearly all there\n" +
+		"are, the processors are the limit.\n\n" +
+		"| row | a second | server | PostgreSQL | sender | busy | log | inbox | keys |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Samples)) {
 		each := func(of func(Sample) float64) string {
 			if v := median(r.values(name, of)); v > 0 {
@@ -33,12 +34,21 @@ func (r *Report) Markdown() string {
 		bytes := func(of func(Sample) int64) string {
 			return each(func(s Sample) float64 { return float64(of(s)) / float64(max(s.Deliveries, 1)) })
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", name, spread(r.values(name, func(s Sample) float64 { return s.Value })),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name, spread(r.values(name, func(s Sample) float64 { return s.Value })),
 			each(func(s Sample) float64 { return s.each(s.ServerCPU) }), each(func(s Sample) float64 { return s.each(s.PostgresCPU) }),
-			each(func(s Sample) float64 { return s.each(s.LoadCPU) }),
+			each(func(s Sample) float64 { return s.each(s.LoadCPU) }), r.busy(name),
 			bytes(func(s Sample) int64 { return s.WAL }), bytes(func(s Sample) int64 { return s.Inbox }), bytes(func(s Sample) int64 { return s.Keys }))
 	}
 	return b.String()
+}
+
+// busy is empty for what no sender was beside.
+func (r *Report) busy(name string) string {
+	cores := median(r.values(name, Sample.cores))
+	if cores == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", cores)
 }
 
 func (r *Report) conditions(b *strings.Builder) {

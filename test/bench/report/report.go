@@ -61,6 +61,16 @@ func (s Sample) each(cpu time.Duration) float64 {
 	return float64(cpu.Microseconds()) / float64(s.Deliveries)
 }
 
+// cores is how many of them the sender, what is measured and PostgreSQL kept busy while it was measured. It is
+// 0 where no sender was.
+func (s Sample) cores() float64 {
+	if s.Result == nil {
+		return 0
+	}
+	all := (s.ServerCPU + s.PostgresCPU + s.LoadCPU).Seconds()
+	return all / float64(max(s.Result.AllOK, 1)) * s.Result.PerSecond()
+}
+
 // Add notes a measurement.
 func (r *Report) Add(name string, s Sample) {
 	if r.Samples == nil {

@@ -144,7 +144,7 @@ func (f *devFlags) gateway(cmd *cobra.Command, dir devDir, server *devdb.Server)
 	if err != nil {
 		return err
 	}
-	err = serve(ctx, cfg, newLogger(cmd.ErrOrStderr(), cfg), func(at addresses) {
+	err = serve(ctx, cfg, cmd.ErrOrStderr(), func(at addresses) {
 		env.listen, env.adminListen = at.Public.String(), at.Admin.String()
 		if err := errors.Join(dir.writeEnv(env), f.tell(cmd, dir, env, server, registered)); err != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", err)

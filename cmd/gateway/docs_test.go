@@ -5,7 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"log/slog"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,6 +22,7 @@ import (
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
 	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/logsink"
 	"webhook-gateway/jobs"
 )
 
@@ -62,11 +63,13 @@ func scraped(t *testing.T) map[string]family {
 	}
 	reg, pool := prometheus.NewRegistry(), devdb.Pool(t)
 	registerProcess(reg, pool)
-	g, err := newGateway(t.Context(), base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: slog.New(slog.DiscardHandler)})
+	sink := logsink.New(io.Discard, reg)
+	g, err := newGateway(t.Context(), base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g.inbox.Stop()
+	_ = sink.Close() // it returns no error
 	gathered, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -66,9 +66,11 @@ func newProcess(t *testing.T) *process {
 	if out, err := p.command("migrate", "up", "--json").Output(); err != nil {
 		t.Fatalf("migrate up: %v: %s", err, out)
 	}
-	p.start()
+	go discard(p.start())
 	return p
 }
+
+func discard(from io.Reader) { _, _ = io.Copy(io.Discard, from) }
 
 func (p *process) command(args ...string) *exec.Cmd {
 	p.t.Helper()
@@ -81,8 +83,9 @@ func (p *process) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start runs serve until the test ends, and waits until it says where it listens.
-func (p *process) start() {
+// start runs serve until the test ends, and waits until it says where it listens. The rest of its log is the
+// caller's to read.
+func (p *process) start() (log io.ReadCloser) {
 	p.t.Helper()
 	cmd := p.command("serve")
 	logged, err := cmd.StderrPipe()
@@ -101,11 +104,22 @@ func (p *process) start() {
 		var line struct{ Msg, Listen, Admin_listen string }
 		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "receiving" {
 			p.url, p.admin = "http://"+line.Listen, "http://"+line.Admin_listen
-			go func() { _, _ = io.Copy(io.Discard, logged) }()
-			return
+			return logged
 		}
 	}
 	p.t.Fatalf("serve did not start: %s", &said)
+	return nil
+}
+
+// stop ends serve as an operator does.
+func (p *process) stop() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("serve did not end cleanly: %v", err)
+	}
 }
 
 // load sends distinct deliveries from a few senders until stop is closed, and returns the ids that were
@@ -206,9 +220,39 @@ func TestEveryAcknowledgedDeliveryIsInTheInboxAfterTheProcessEnds(t *testing.T) 
 			}
 
 			// The vendor sends what was not acknowledged again; all of it is there once afterwards.
-			p.start()
+			go discard(p.start())
 			p.ack(p.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G1", got.acked[0], 2)))
 			p.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries WHERE delivery_key LIKE '%/`+got.acked[0]+`'`)
+		})
+	}
+}
+
+func TestALogThatNobodyReadsHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		then func(log io.ReadCloser)
+	}{
+		{"whatever reads it stands still", func(io.ReadCloser) {}}, // a pipe takes 64 KiB, some 200 lines
+		{"whatever reads it is gone", func(log io.ReadCloser) { _ = log.Close() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newProcess(t)
+			nylasTown(p.running)
+			p.stop()
+			tt.then(p.start())
+			atOnce(8, func(sender int) {
+				for n := range 100 {
+					got := p.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G1", fmt.Sprintf("%d-%d", sender, n), 1))
+					if got.status != http.StatusOK {
+						t.Errorf("delivery %d of sender %d: status %d", n, sender, got.status)
+						return
+					}
+				}
+			})
+			p.wantCount(800, `SELECT count(*) FROM agent.webhook_deliveries`)
+			p.stop()
 		})
 	}
 }

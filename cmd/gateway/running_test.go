@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -22,6 +21,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/logsink"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers/nylas"
 	"webhook-gateway/providers/slack"
@@ -69,7 +69,9 @@ func startGatewayOn(t *testing.T, url string, edit ...func(*configs.Config)) *ru
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := newGateway(ctx, base{cfg: cfg, pool: pool, keys: keys, reg: prometheus.NewRegistry(), log: slog.New(slog.DiscardHandler)})
+	reg := prometheus.NewRegistry()
+	sink := logsink.New(io.Discard, reg)
+	g, err := newGateway(ctx, base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +92,7 @@ func startGatewayOn(t *testing.T, url string, edit ...func(*configs.Config)) *ru
 			t.Errorf("gateway did not stop cleanly: %v", err)
 		}
 		pool.Close()
+		_ = sink.Close() // it returns no error
 	})
 	return r
 }

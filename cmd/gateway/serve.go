@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -21,6 +24,7 @@ import (
 	"webhook-gateway/idempotency"
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/inbox"
+	"webhook-gateway/internal/logsink"
 	"webhook-gateway/jobs"
 	"webhook-gateway/migrations"
 	"webhook-gateway/providers"
@@ -48,7 +52,8 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = serve(cmd.Context(), cfg, newLogger(cmd.ErrOrStderr(), cfg), nil)
+			signal.Ignore(syscall.SIGPIPE) // whatever reads the log may end before the gateway does
+			err = serve(cmd.Context(), cfg, cmd.ErrOrStderr(), nil)
 			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
 				return nil // told to stop before it received anything
 			}
@@ -60,8 +65,9 @@ func serveCommand() *cobra.Command {
 // addresses are where a gateway listens.
 type addresses struct{ Public, Admin net.Addr }
 
-// serve runs a gateway until ctx ends, then drains it. ready, if given, is called once it receives.
-func serve(ctx context.Context, cfg configs.Config, log *slog.Logger, ready func(addresses)) error {
+// serve runs a gateway until ctx ends, then drains it. It logs to a writer that may be slow, or stuck. ready,
+// if given, is called once it receives.
+func serve(ctx context.Context, cfg configs.Config, logTo io.Writer, ready func(addresses)) error {
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return withStatus(exitConfig, fmt.Errorf("make GATEWAY_STATE_DIR: %w", err))
 	}
@@ -81,7 +87,9 @@ func serve(ctx context.Context, cfg configs.Config, log *slog.Logger, ready func
 	relaxCollector(cfg)
 	reg := prometheus.NewRegistry()
 	registerProcess(reg, pool)
-	g, err := newGateway(ctx, base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: log})
+	sink := logsink.New(logTo, reg)
+	defer sink.Close()
+	g, err := newGateway(ctx, base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
 	if err != nil {
 		return err
 	}

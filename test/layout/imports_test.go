@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"internal/capture":   {"drops", "jobs", "providers", "internal/scrub"},
 	"internal/scrub":     {},
 	"internal/doctor":    {"internal/capture", "providers"},
+	"internal/logsink":   {},
 	"internal/tools/*":   {},
 	"cmd/*":              {"*"},
 	"test/*":             {"*"},

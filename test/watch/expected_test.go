@@ -264,6 +264,7 @@ func (l *live) rules() map[string]series {
 		"GatewaySweepBehind":          {"table=webhook_deliveries": exactly(1)},
 		"GatewaySweepStalled":         {},
 		"GatewayInboxDayMissing":      {},
+		"GatewayLogLost":              {},
 		"GatewayDown":                 {"instance=" + deadGateway + ",job=gateway": exactly(0)},
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
+	"webhook-gateway/internal/logsink"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 	"webhook-gateway/providers/nylas"
@@ -59,10 +60,10 @@ func newHalf(ctx context.Context, spec Spec, connections int32) (*half, error) {
 	if err != nil {
 		return nil, err
 	}
-	vendors := []providers.Provider{nylas.New()}
+	vendors, registry := []providers.Provider{nylas.New()}, prometheus.NewRegistry()
 	h := &half{
-		config: config, vendors: vendors, pool: pool, registry: prometheus.NewRegistry(),
-		log:    slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+		config: config, vendors: vendors, pool: pool, registry: registry,
+		log:    slog.New(slog.NewJSONHandler(logsink.New(os.Stderr, registry), nil)), // as serve does
 		ledger: drops.NewLedger([]string{vendors[0].Name()}),
 	}
 	h.directory = jobs.NewDirectory(pool, keys, h.log, h.registry)

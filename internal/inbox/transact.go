@@ -14,10 +14,14 @@ import (
 	"webhook-gateway/idempotency"
 )
 
+// The statements are planned once a connection, whatever the arrays hold: a plan for each small batch would cost
+// more than to carry it out. The bodies of a full batch stay in memory on their way, instead of in temporary
+// files.
 const (
 	beginSQL    = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	settingsSQL = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
-	                      set_config('idle_in_transaction_session_timeout', $3, true), set_config('synchronous_commit', 'on', true)`
+	                      set_config('idle_in_transaction_session_timeout', $3, true), set_config('synchronous_commit', 'on', true),
+	                      set_config('plan_cache_mode', 'force_generic_plan', true), set_config('work_mem', '64MB', true)`
 )
 
 var errNotCommitted = errors.New("transaction was rolled back")

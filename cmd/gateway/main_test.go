@@ -15,16 +15,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"webhook-gateway/internal/devdb"
+	"webhook-gateway/test/binary"
 )
 
-// The settings of whoever runs the tests are none of theirs.
 func TestMain(m *testing.M) {
-	for _, v := range os.Environ() {
-		name, _, _ := strings.Cut(v, "=")
-		if name == "DATABASE_URL" || strings.HasPrefix(name, "GATEWAY_") && name != "GATEWAY_PG_BIN" {
-			os.Unsetenv(name)
-		}
-	}
+	binary.ForgetSettings()
 	os.Exit(runTests(m))
 }
 

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,6 +21,7 @@ import (
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers/nylas"
 	"webhook-gateway/providers/slack"
+	"webhook-gateway/test/binary"
 )
 
 // process is the built binary, serving on a PostgreSQL that flushes.
@@ -33,14 +32,7 @@ type process struct {
 }
 
 // built is the gateway's binary, built once for all tests of this package.
-var built = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(binaryDir, "gateway")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w: %s", err, out)
-	}
-	return path, nil
-})
+var built = sync.OnceValues(func() (string, error) { return binary.Build(context.Background(), "../..", binaryDir) })
 
 // newProcess makes a database, migrates it with the binary and starts serve.
 func newProcess(t *testing.T) *process {
@@ -66,11 +58,9 @@ func newProcess(t *testing.T) *process {
 	if out, err := p.command("migrate", "up", "--json").Output(); err != nil {
 		t.Fatalf("migrate up: %v: %s", err, out)
 	}
-	go discard(p.start())
+	p.start().Discard()
 	return p
 }
-
-func discard(from io.Reader) { _, _ = io.Copy(io.Discard, from) }
 
 func (p *process) command(args ...string) *exec.Cmd {
 	p.t.Helper()
@@ -83,32 +73,18 @@ func (p *process) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start runs serve until the test ends, and waits until it says where it listens. The rest of its log is the
-// caller's to read.
-func (p *process) start() (log io.ReadCloser) {
+// start runs serve until the test ends, and waits until it says where it listens.
+func (p *process) start() *binary.Serving {
 	p.t.Helper()
-	cmd := p.command("serve")
-	logged, err := cmd.StderrPipe()
+	p.cmd = p.command("serve")
+	serving, err := binary.Serve(p.cmd, (*exec.Cmd).Start)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	p.cmd = cmd
+	cmd := p.cmd
 	p.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	lines := bufio.NewScanner(logged)
-	var said bytes.Buffer
-	for lines.Scan() {
-		said.Write(append(lines.Bytes(), '\n'))
-		var line struct{ Msg, Listen, Admin_listen string }
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "receiving" {
-			p.url, p.admin = "http://"+line.Listen, "http://"+line.Admin_listen
-			return logged
-		}
-	}
-	p.t.Fatalf("serve did not start: %s", &said)
-	return nil
+	p.url, p.admin = serving.URL, serving.Admin
+	return serving
 }
 
 // stop ends serve as an operator does.
@@ -220,7 +196,7 @@ func TestEveryAcknowledgedDeliveryIsInTheInboxAfterTheProcessEnds(t *testing.T) 
 			}
 
 			// The vendor sends what was not acknowledged again; all of it is there once afterwards.
-			go discard(p.start())
+			p.start().Discard()
 			p.ack(p.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G1", got.acked[0], 2)))
 			p.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries WHERE delivery_key LIKE '%/`+got.acked[0]+`'`)
 		})
@@ -241,7 +217,7 @@ func TestALogThatNobodyReadsHoldsUpNothing(t *testing.T) {
 			p := newProcess(t)
 			nylasTown(p.running)
 			p.stop()
-			tt.then(p.start())
+			tt.then(p.start().Log)
 			atOnce(8, func(sender int) {
 				for n := range 100 {
 					got := p.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G1", fmt.Sprintf("%d-%d", sender, n), 1))

@@ -1,18 +1,14 @@
 package replay
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,15 +22,11 @@ import (
 
 	"webhook-gateway/internal/devdb"
 	"webhook-gateway/jobs"
+	"webhook-gateway/test/binary"
 )
 
 func TestMain(m *testing.M) {
-	for _, v := range os.Environ() { // the settings of whoever runs the tests are none of theirs
-		name, _, _ := strings.Cut(v, "=")
-		if name == "DATABASE_URL" || strings.HasPrefix(name, "GATEWAY_") && name != "GATEWAY_PG_BIN" {
-			os.Unsetenv(name)
-		}
-	}
+	binary.ForgetSettings()
 	if what := os.Getenv(consumerEnv); what != "" {
 		os.Exit(consumerMain(what))
 	}
@@ -61,18 +53,13 @@ type gateway struct {
 // binaryDir is where the binary lies, once there is one.
 var binaryDir string
 
-// binary is the gateway, built once for all tests.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "gateway-replay")
-	if err != nil {
+// built is the gateway's binary, built once for all tests.
+var built = sync.OnceValues(func() (string, error) {
+	var err error
+	if binaryDir, err = os.MkdirTemp("", "gateway-replay"); err != nil {
 		return "", err
 	}
-	binaryDir = dir
-	path := filepath.Join(dir, "gateway")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "../../cmd/gateway").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w: %s", err, out)
-	}
-	return path, nil
+	return binary.Build(context.Background(), "../..", binaryDir)
 })
 
 const secretsKey = "\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07"
@@ -106,7 +93,7 @@ func newGateway(t testing.TB, env ...string) *gateway {
 
 func (g *gateway) command(args ...string) *exec.Cmd {
 	g.t.Helper()
-	path, err := binary()
+	path, err := built()
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -118,28 +105,15 @@ func (g *gateway) command(args ...string) *exec.Cmd {
 // start runs serve, and waits until it says where it listens.
 func (g *gateway) start() {
 	g.t.Helper()
-	cmd := g.command("serve")
-	logged, err := cmd.StderrPipe()
+	g.cmd = g.command("serve")
+	serving, err := binary.Serve(g.cmd, (*exec.Cmd).Start)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		g.t.Fatal(err)
-	}
-	g.cmd = cmd
+	cmd := g.cmd
 	g.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	lines := bufio.NewScanner(logged)
-	var said bytes.Buffer
-	for lines.Scan() {
-		said.Write(append(lines.Bytes(), '\n'))
-		var line struct{ Msg, Listen, Admin_listen string }
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "receiving" {
-			g.url, g.admin = "http://"+line.Listen, "http://"+line.Admin_listen
-			go func() { _, _ = io.Copy(io.Discard, logged) }()
-			return
-		}
-	}
-	g.t.Fatalf("serve did not start: %s", &said)
+	g.url, g.admin = serving.URL, serving.Admin
+	serving.Discard()
 }
 
 // stop ends serve as an operator would, and waits for it.

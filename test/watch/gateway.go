@@ -1,35 +1,24 @@
 package watch
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/jobs"
+	"webhook-gateway/test/binary"
 )
-
-// Build builds the gateway's binary into the folder. root is the module's.
-func Build(ctx context.Context, root, dir string) (binary string, err error) {
-	binary = filepath.Join(dir, "gateway")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, "./cmd/gateway")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the gateway: %w: %s", err, out)
-	}
-	return binary, nil
-}
 
 // Gateway is the binary, serving.
 type Gateway struct {
@@ -43,7 +32,7 @@ type Gateway struct {
 }
 
 // StartGateway runs the binary on a database that is migrated already, with further settings. Stop ends it.
-func StartGateway(ctx context.Context, binary, database, dir string, settings ...string) (*Gateway, error) {
+func StartGateway(ctx context.Context, path, database, dir string, settings ...string) (*Gateway, error) {
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
 	keys, err := jobs.NewKeys(key)
 	if err != nil {
@@ -53,43 +42,19 @@ func StartGateway(ctx context.Context, binary, database, dir string, settings ..
 	if err != nil {
 		return nil, fmt.Errorf("open the gateway's database: %w", err)
 	}
-	g := &Gateway{Database: database, Pool: pool, Store: jobs.NewStore(pool, keys), cmd: exec.Command(binary, "serve")}
+	g := &Gateway{Database: database, Pool: pool, Store: jobs.NewStore(pool, keys), cmd: exec.Command(path, "serve")}
 	g.cmd.Env = append(os.Environ(), append([]string{
 		"DATABASE_URL=" + database, "GATEWAY_SECRETS_KEY=" + key, "GATEWAY_STATE_DIR=" + filepath.Join(dir, "state"),
 		"GATEWAY_LISTEN=127.0.0.1:0", "GATEWAY_ADMIN_LISTEN=127.0.0.1:0",
 	}, settings...)...)
-	logged, err := g.cmd.StderrPipe()
-	if err == nil {
-		err = start(g.cmd)
-	}
-	if err == nil {
-		err = g.listening(logged)
-	}
+	serving, err := binary.Serve(g.cmd, start)
 	if err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("start the gateway: %w", err)
+		return nil, err
 	}
+	g.URL, g.Admin = serving.URL, strings.TrimPrefix(serving.Admin, "http://")
+	serving.Discard()
 	return g, nil
-}
-
-// listening reads the log until it says where the gateway listens; what follows is of no interest.
-func (g *Gateway) listening(logged io.Reader) error {
-	var said bytes.Buffer
-	lines := bufio.NewScanner(logged)
-	for lines.Scan() {
-		said.Write(append(lines.Bytes(), '\n'))
-		var line struct {
-			Msg, Listen string
-			Admin       string `json:"admin_listen"`
-		}
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "receiving" {
-			g.URL, g.Admin = "http://"+line.Listen, line.Admin
-			go func() { _, _ = io.Copy(io.Discard, logged) }()
-			return nil
-		}
-	}
-	_ = g.cmd.Wait() // what it said is what matters
-	return fmt.Errorf("it ended: %s", &said)
 }
 
 // Ready waits until the gateway says that it receives.

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"webhook-gateway/internal/devdb"
+	"webhook-gateway/test/binary"
 )
 
 func TestMain(m *testing.M) { devdb.Main(m) }
@@ -35,11 +36,11 @@ func startLive(t *testing.T) *live {
 	url := server.URL(devdb.Database)
 	holdOldDay(t, url)
 	dir := t.TempDir()
-	binary, err := Build(ctx, Root, dir)
+	path, err := binary.Build(ctx, Root, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := StartGateway(ctx, binary, url, dir, Settings()...)
+	g, err := StartGateway(ctx, path, url, dir, Settings()...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,14 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strconv"
-	"strings"
+
+	"webhook-gateway/test/bench/pgbench"
 )
 
 // The row that Claim inserts, and nothing else: keys that are spread, ids that grow, a commit of its own.
@@ -21,36 +15,10 @@ VALUES (('00000000-0000-7000-8001-' || lpad(to_hex(:n::bigint * 256 + :client_id
         now(), now() + interval '30 seconds', now() + interval '1 day');
 `
 
-var tpsLine = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
-
-// pgbench has PostgreSQL's own load program insert the row, each client again as soon as it has committed.
+// pgbench has PostgreSQL's own load program insert the row.
 func (b *bench) pgbench(ctx context.Context, clients int) (float64, error) {
-	script := filepath.Join(b.dir, "insert.sql")
-	if err := os.WriteFile(script, []byte(insertScript), 0o600); err != nil {
-		return 0, fmt.Errorf("write pgbench's script: %w", err)
-	}
-	defer os.Remove(script)
-	at, err := url.Parse(b.db.URL)
-	if err != nil {
-		return 0, err
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(b.bin.Dir, "pgbench"), "--no-vacuum", "--protocol=prepared",
-		"--client="+strconv.Itoa(clients), "--jobs="+strconv.Itoa(min(clients, 2)),
-		"--time="+strconv.Itoa(max(int(b.each.Seconds()), 1)), "--file="+script,
-		"-D", "n=0", "-D", "hash="+hashText, "-D", "organization="+b.org.String(), "-D", "job="+b.job.String(),
-		"--host="+at.Hostname(), "--port="+at.Port(), "--username="+at.User.Username(), at.Path[1:])
-	password, _ := at.User.Password()
-	cmd.Env = append(os.Environ(), "PGPASSWORD="+password, "PGSSLMODE=disable")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return 0, fmt.Errorf("run pgbench: %w\n%s", err, out)
-	}
-	found := tpsLine.FindSubmatch(out)
-	if found == nil {
-		if strings.Contains(string(out), "processed: 0") { // on a busy machine all of a short run went by
-			return 0, nil
-		}
-		return 0, fmt.Errorf("pgbench told no rate:\n%s", out)
-	}
-	return strconv.ParseFloat(string(found[1]), 64)
+	return pgbench.Run{
+		Bin: b.bin.Dir, Dir: b.dir, URL: b.db.URL, Script: insertScript, Clients: clients, During: b.each,
+		Variables: map[string]string{"n": "0", "hash": hashText, "organization": b.org.String(), "job": b.job.String()},
+	}.Rate(ctx)
 }

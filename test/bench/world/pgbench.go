@@ -3,16 +3,10 @@ package world
 import (
 	"context"
 	"fmt"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	"webhook-gateway/test/bench/load"
+	"webhook-gateway/test/bench/pgbench"
 )
 
 // The two rows of a delivery, as every other row of the comparison writes them: the same columns of the
@@ -43,45 +37,22 @@ func pgbenchScript(pipelined bool) string {
 	return "\\set n :n + 1\nBEGIN;" + pgbenchClaim + pgbenchInsert + "\nCOMMIT;\n"
 }
 
-var tpsLine = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
-
 // Pgbench has PostgreSQL's own load program insert the two rows a transaction, and returns the rate.
 // Pipelined, the transaction is one round trip instead of four.
 func (w *World) Pgbench(ctx context.Context, d *Database, clients int, pipelined bool, during time.Duration) (float64, error) {
-	script := filepath.Join(w.Dir, "pgbench.sql")
-	if err := os.WriteFile(script, []byte(pgbenchScript(pipelined)), 0o600); err != nil {
-		return 0, fmt.Errorf("write pgbench's script: %w", err)
-	}
-	at, err := url.Parse(d.URL)
-	if err != nil {
-		return 0, err
-	}
 	var body string
-	err = load.Bodies(&load.Spec{
+	err := load.Bodies(&load.Spec{
 		Addresses: []string{""}, Application: Application, Tenants: w.Grants, Shape: load.Usual, Requests: 1, Secret: w.Secret,
 	}, func(b []byte) error { body = string(b); return nil })
 	if err != nil {
 		return 0, err
 	}
 	tenant := d.Tenants[w.Grants[0]]
-	cmd := exec.CommandContext(ctx, filepath.Join(w.bin.Dir, "pgbench"), "--no-vacuum", "--protocol=prepared",
-		"--client="+strconv.Itoa(clients), "--jobs="+strconv.Itoa(min(clients, 2)),
-		"--time="+strconv.Itoa(max(int(during.Seconds()), 1)), "--file="+script,
-		"-D", "n=0", "-D", "body="+body, "-D", "hash=c1:"+fmt.Sprintf("%064d", 7),
-		"-D", "organization="+tenant.Organization.String(), "-D", "job="+tenant.Job.String(),
-		"--host="+at.Hostname(), "--port="+at.Port(), "--username="+at.User.Username(), at.Path[1:])
-	password, _ := at.User.Password()
-	cmd.Env = append(os.Environ(), "PGPASSWORD="+password, "PGSSLMODE=disable")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return 0, fmt.Errorf("run pgbench: %w\n%s", err, out)
-	}
-	found := tpsLine.FindSubmatch(out)
-	if found == nil {
-		if strings.Contains(string(out), "processed: 0") { // on a busy machine all of a short run went by
-			return 0, nil
-		}
-		return 0, fmt.Errorf("pgbench told no rate:\n%s", out)
-	}
-	return strconv.ParseFloat(string(found[1]), 64)
+	return pgbench.Run{
+		Bin: w.bin.Dir, Dir: w.Dir, URL: d.URL, Script: pgbenchScript(pipelined), Clients: clients, During: during,
+		Variables: map[string]string{
+			"n": "0", "body": body, "hash": "c1:" + fmt.Sprintf("%064d", 7),
+			"organization": tenant.Organization.String(), "job": tenant.Job.String(),
+		},
+	}.Rate(ctx)
 }

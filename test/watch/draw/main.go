@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"webhook-gateway/internal/devdb"
+	"webhook-gateway/test/binary"
 	"webhook-gateway/test/watch"
 )
 
@@ -86,16 +87,16 @@ func serve(ctx context.Context, dir string, server *devdb.Server) (*watch.Gatewa
 	if err != nil {
 		return nil, err
 	}
-	binary, err := watch.Build(ctx, ".", dir)
+	path, err := binary.Build(ctx, ".", dir)
 	if err != nil {
 		return nil, err
 	}
-	migrate := exec.CommandContext(ctx, binary, "migrate", "up")
+	migrate := exec.CommandContext(ctx, path, "migrate", "up")
 	migrate.Env = append(os.Environ(), "DATABASE_URL="+url)
 	if text, err := migrate.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("migrate: %w: %s", err, text)
 	}
-	return watch.StartGateway(ctx, binary, url, dir, watch.Settings()...)
+	return watch.StartGateway(ctx, path, url, dir, watch.Settings()...)
 }
 
 func drawAll(ctx context.Context, p *watch.Prometheus, out string, from, to time.Time) error {

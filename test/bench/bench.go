@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -45,6 +43,9 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 	for _, s := range o.settings {
 		name, value, _ := strings.Cut(s, "=")
 		settings[name] = value
+	}
+	if o.profile != "" {
+		settings["shared_preload_libraries"] = "pg_stat_statements"
 	}
 	w, err := world.New(ctx, world.Options{Dir: dir, Gateway: o.gateway, Settings: settings, Env: o.env})
 	if err != nil {
@@ -185,43 +186,4 @@ func (b *bench) followMemory(stop <-chan struct{}) {
 			b.peak = max(b.peak, b.gateway.Resident())
 		}
 	}
-}
-
-// profileTo leaves a CPU profile of the gateway under load.
-func (b *bench) profileTo(ctx context.Context) error {
-	if err := os.MkdirAll(b.profile, 0o755); err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	go func() {
-		done <- b.fetch(ctx, "/debug/pprof/profile?seconds="+strconv.Itoa(max(int(b.each.Seconds()), 1)), "cpu.pprof")
-	}()
-	var sample report.Sample
-	if err := b.send(ctx, b.traffic(load.Usual, b.gateway), b.gateway, &sample); err != nil {
-		return err
-	}
-	if err := <-done; err != nil {
-		return err
-	}
-	return b.fetch(ctx, "/debug/pprof/allocs", "allocs.pprof")
-}
-
-func (b *bench) fetch(ctx context.Context, path, file string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.gateway.Admin+path, nil)
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	out, err := os.Create(filepath.Join(b.profile, file))
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, answer.Body); err != nil {
-		return err
-	}
-	return out.Close()
 }

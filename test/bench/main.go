@@ -103,7 +103,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.only, "only", "", "groups to measure, with commas between: throughput,latency,mail,two,shapes,overload")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each row is measured")
 	f.DurationVar(&o.each, "each", 4*time.Second, "how long each row is measured in a round")
-	f.StringVar(&o.profile, "profile", "", "folder to leave a CPU profile of the gateway in")
+	f.StringVar(&o.profile, "profile", "", "folder to leave profiles of the gateway in, and what PostgreSQL says of its statements")
 	f.Var(&o.env, "env", "setting of the gateways as KEY=value, for trials; may be repeated")
 	f.StringVar(&o.beside, "beside", "", "another gateway's binary: only the two are compared, for trials")
 	f.Var(&o.besideEnv, "beside-env", "setting of that one as KEY=value; may be repeated")

@@ -67,9 +67,6 @@ func (b *bench) rows(ctx context.Context) error {
 		}
 	}
 	if b.profile != "" {
-		if err := b.db.Reset(ctx); err != nil {
-			return err
-		}
 		return b.profileTo(ctx)
 	}
 	return nil

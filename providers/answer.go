@@ -89,15 +89,14 @@ func (r *Receiver) ack(x *exchange) error {
 
 // answer writes the response, then observes and logs it.
 func (r *Receiver) answer(x *exchange, status int, out outcome, text string) error {
-	h := x.c.Response().Header()
-	h.Set("X-Content-Type-Options", "nosniff")
 	if status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", retryAfter)
+		x.c.Response().Header().Set("Retry-After", retryAfter)
 	}
 	// A failed write means that the vendor hung up: there is nobody to tell.
 	if text == "" {
 		_ = x.c.NoContent(status)
 	} else {
+		x.c.Response().Header().Set("X-Content-Type-Options", "nosniff")
 		_ = x.c.String(status, text)
 	}
 	took := time.Since(x.arrived)
@@ -166,7 +165,6 @@ func answerError(err error, c echo.Context) {
 	if errors.As(err, &he) && (he.Code == http.StatusNotFound || he.Code == http.StatusMethodNotAllowed) {
 		status = he.Code
 	}
-	c.Response().Header().Set("X-Content-Type-Options", "nosniff")
 	if status == http.StatusServiceUnavailable {
 		c.Response().Header().Set("Retry-After", retryAfter)
 	}

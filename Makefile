@@ -55,7 +55,7 @@ bench-short: bench-build ## see that everything of bench runs, in a minute; its 
 	bin/bench -short
 
 .PHONY: bench-size
-bench-size: bench-build ## measure with 1, 5 and 20 million keys: 40 minutes, 20 GB of disk
+bench-size: bench-build ## measure with 1, 5 and 20 million keys: 15 to 40 minutes, 20 GB of disk
 	bin/bench -size
 
 .PHONY: bench-claims

@@ -1,6 +1,6 @@
 // Package inbox keeps deliveries. Whatever arrived while the last transaction ran forms the next one: the
-// keys are claimed, the inbox rows of the claims won are inserted, the claims are completed and the kept
-// drops are inserted, in one round trip that ends with COMMIT. Nobody is told of an ending before that.
+// keys are claimed and completed, the inbox rows of the claims won are inserted with them, and then the kept
+// drops, in one round trip that ends with COMMIT. Nobody is told of an ending before that.
 package inbox
 
 import (

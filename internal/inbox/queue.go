@@ -70,9 +70,9 @@ type queue struct {
 	closed        bool
 }
 
-// What a transaction must be worth to be begun beside another one: a transaction of a few deliveries costs
-// the database nearly as much as one of many, and the other may end at any moment and take them along. One
-// that takes long is not waited for. 64 and 20 ms are guesses that measured well.
+// What a transaction must be worth to be begun beside another one: it costs the database as much as a dozen
+// deliveries whatever it holds, and the other may end at any moment and take them along. One that takes long is
+// not waited for. 64 and 20 ms are guesses that measured well.
 const (
 	worthwhile      = 64
 	worthwhileBytes = 1 << 20

@@ -13,7 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Most is how many bytes of lines wait at most, some four thousand lines. What comes beyond is lost and counted.
+// Most is how many bytes of lines wait at most, beside those that are being written: some four thousand lines.
+// What comes beyond is lost and counted.
 const Most = 1 << 20
 
 // patience is how long Close waits for the writer behind it.

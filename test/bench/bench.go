@@ -24,11 +24,9 @@ type bench struct {
 	db     *world.Database
 	report report.Report
 
-	gateway, second      *world.Process
-	straight, immediate  *world.Process
-	clients, pipeClients int // the best of pgbench
-	runs                 int
-	peak                 int64 // the most resident memory seen under load
+	gateway *world.Process
+	runs    int
+	peak    int64 // the most resident memory seen under load
 }
 
 func newBench(ctx context.Context, o options) (*bench, error) {
@@ -63,6 +61,11 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// trial reports whether the run is not the whole comparison as it is.
+func (b *bench) trial() bool {
+	return b.beside != "" || b.only != "" || b.profile != "" || len(b.env)+len(b.settings) > 0
 }
 
 // segment is one thing that is measured once a round.
@@ -139,7 +142,7 @@ func (b *bench) send(ctx context.Context, spec load.Spec, to *world.Process, sam
 	return err
 }
 
-// watch runs a part of ours that measures, and what it costs the others.
+// watch runs a part of ours that measures, and notes what it costs the others.
 func (b *bench) watch(ctx context.Context, part string, spec any, server *world.Process, sample *report.Sample) error {
 	var cpu, postgres time.Duration
 	var wal int64

@@ -17,7 +17,7 @@ import (
 // of bodies a second.
 func (b *bench) mail(ctx context.Context) error {
 	return b.inTurn(ctx, min(b.rounds, 3),
-		segment{mail, func(ctx context.Context, s *report.Sample) error {
+		segment{report.Mail, func(ctx context.Context, s *report.Sample) error {
 			spec := b.traffic(load.Mail, b.gateway)
 			if err := b.send(ctx, spec, b.gateway, s); err != nil {
 				return err
@@ -25,7 +25,7 @@ func (b *bench) mail(ctx context.Context) error {
 			s.Value *= float64(s.Result.BodyBytes)
 			return nil
 		}},
-		segment{copied, b.copyMail},
+		segment{report.MailByCopy, b.copyMail},
 	)
 }
 

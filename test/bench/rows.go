@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,77 +14,82 @@ import (
 	"webhook-gateway/test/bench/world"
 )
 
-// The names of what is measured, as the report knows them.
+// What -only takes beside the groups.
 const (
-	fresh      = "fresh"
-	pgbench    = "pgbench"
-	pipelined  = "pgbench pipelined"
-	plain      = "straightforward"
-	httpAlone  = "http alone"
-	settling   = "settling alone"
-	duplicates = "duplicates"
-	steady     = "steady 1000/s"
-	half       = "half of the maximum"
-	mail       = "mail"
-	copied     = "mail by COPY"
-	one        = "one gateway"
-	two        = "two gateways"
-	large      = "1 MB"
-	zipped     = "gzip"
-	deltas     = "100 deltas"
-	over       = "overload"
-	afterwards = "right after it"
-	settleOnly = "settle" // for trials
-	beside     = "the other gateway"
+	onlySettling = "settle" // the row of that name alone, for trials
+	onlyProfile  = "none"
 )
 
-// rows measures everything that the table shows.
-func (b *bench) rows(ctx context.Context) error {
-	if err := b.idle(ctx); err != nil {
-		return err
-	}
-	if b.beside != "" {
-		return b.trial(ctx)
-	}
-	if b.only == settleOnly {
-		return b.inTurn(ctx, b.rounds, segment{settling, b.settlingAlone})
-	}
-	for _, g := range []struct {
-		name    string
-		measure func(context.Context) error
-	}{
+// group is rows that are measured in turn.
+type group struct {
+	name    string
+	measure func(context.Context) error
+}
+
+func (b *bench) groups() []group {
+	return []group{
 		{"throughput", b.throughput},
 		{"latency", b.latency},
 		{"mail", b.mail},
 		{"two", b.twoGateways},
 		{"shapes", b.shapes},
 		{"overload", b.overload},
-	} {
-		if b.only != "" && !strings.Contains(","+b.only+",", ","+g.name+",") {
+	}
+}
+
+// checkOnly refuses a group that there is not.
+func (b *bench) checkOnly() error {
+	if b.only == "" || b.only == onlySettling || b.only == onlyProfile {
+		return nil
+	}
+	var known []string
+	for _, g := range b.groups() {
+		known = append(known, g.name)
+	}
+	for name := range strings.SplitSeq(b.only, ",") {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("-only: there is no group %q; there are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// rows measures everything that the table shows.
+func (b *bench) rows(ctx context.Context) error {
+	if err := b.checkOnly(); err != nil {
+		return err
+	}
+	if err := b.idle(ctx); err != nil {
+		return err
+	}
+	if b.beside != "" {
+		return b.compare(ctx)
+	}
+	if b.only == onlySettling {
+		return b.inTurn(ctx, b.rounds, segment{report.SettlingAlone, b.settlingAlone})
+	}
+	for _, g := range b.groups() {
+		if b.only != "" && !slices.Contains(strings.Split(b.only, ","), g.name) {
 			continue
 		}
 		if err := g.measure(ctx); err != nil {
 			return err
 		}
 	}
+	b.report.MostMemory = b.peak
 	if b.profile != "" {
 		return b.profileTo(ctx)
 	}
 	return nil
 }
 
-// trial compares two gateways, to see what a change is worth.
-func (b *bench) trial(ctx context.Context) error {
+// compare measures two gateways, to see what a change is worth.
+func (b *bench) compare(ctx context.Context) error {
 	other, err := b.world.Beside(ctx, b.beside, b.besideEnv, b.db)
 	if err != nil {
 		return err
 	}
-	of := func(p *world.Process) func(context.Context, *report.Sample) error {
-		return func(ctx context.Context, s *report.Sample) error {
-			return b.send(ctx, b.traffic(load.Usual, p), p, s)
-		}
-	}
-	err = b.inTurn(ctx, b.rounds, segment{fresh, of(b.gateway)}, segment{beside, of(other)})
+	err = b.inTurn(ctx, b.rounds, segment{report.Fresh, b.usual(b.gateway)}, segment{report.Beside, b.usual(other)})
 	fmt.Fprintf(os.Stderr, "resident after: %d and %d MiB\n", b.gateway.Resident()>>20, other.Resident()>>20)
 	return err
 }
@@ -101,45 +107,44 @@ func (b *bench) idle(ctx context.Context) error {
 
 func (b *bench) throughput(ctx context.Context) error {
 	var err error
-	if b.clients, err = b.bestClients(ctx, false); err != nil {
+	if b.report.Clients, err = b.bestClients(ctx, false); err != nil {
 		return err
 	}
-	if b.pipeClients, err = b.bestClients(ctx, true); err != nil {
+	if b.report.PipelinedClients, err = b.bestClients(ctx, true); err != nil {
 		return err
 	}
-	b.report.Clients, b.report.PipelinedClients = b.clients, b.pipeClients
-	if b.straight, err = b.world.Straightforward(ctx, b.db, b.clients); err != nil {
-		return err
-	}
-	address, err := world.FreeAddress()
+	plain, err := b.world.Straightforward(ctx, b.db, b.report.Clients)
 	if err != nil {
 		return err
 	}
-	b.immediate, err = b.world.Immediate(ctx, ceiling.Spec{DatabaseURL: b.db.URL, SecretsKey: b.world.SecretsKey, Listen: address}, address)
+	defer plain.Stop()
+	immediate, err := b.world.Immediate(ctx, b.db)
 	if err != nil {
 		return err
 	}
+	defer immediate.Stop()
 	err = b.inTurn(ctx, b.rounds,
-		segment{fresh, func(ctx context.Context, s *report.Sample) error {
-			return b.send(ctx, b.traffic(load.Usual, b.gateway), b.gateway, s)
-		}},
-		segment{pgbench, b.byPgbench(&b.clients, false)},
-		segment{plain, func(ctx context.Context, s *report.Sample) error {
-			return b.send(ctx, b.traffic(load.Usual, b.straight), b.straight, s)
-		}},
-		segment{httpAlone, func(ctx context.Context, s *report.Sample) error {
-			spec := b.traffic(load.Usual, b.immediate)
+		segment{report.Fresh, b.usual(b.gateway)},
+		segment{report.Pgbench, b.byPgbench(b.report.Clients, false)},
+		segment{report.Straightforward, b.usual(plain)},
+		segment{report.HTTPAlone, func(ctx context.Context, s *report.Sample) error {
+			spec := b.traffic(load.Usual, immediate)
 			spec.Requests *= 2 // it answers so much faster
-			return b.watch(ctx, "load", spec, b.immediate, s)
+			return b.watch(ctx, "load", spec, immediate, s)
 		}},
-		segment{settling, b.settlingAlone},
-		segment{duplicates, b.duplicates},
-		segment{pipelined, b.byPgbench(&b.pipeClients, true)},
+		segment{report.SettlingAlone, b.settlingAlone},
+		segment{report.Duplicates, b.duplicates},
+		segment{report.Pipelined, b.byPgbench(b.report.PipelinedClients, true)},
 	)
-	b.straight.Stop()
-	b.immediate.Stop()
 	b.report.LoadedMemory = b.peak
 	return err
+}
+
+// usual sends a server what is usual, as fast as it answers.
+func (b *bench) usual(to *world.Process) func(context.Context, *report.Sample) error {
+	return func(ctx context.Context, s *report.Sample) error {
+		return b.send(ctx, b.traffic(load.Usual, to), to, s)
+	}
 }
 
 // bestClients looks for the number of clients that pgbench is fastest with.
@@ -165,14 +170,14 @@ func (b *bench) bestClients(ctx context.Context, pipelined bool) (best int, err 
 	return best, nil
 }
 
-func (b *bench) byPgbench(clients *int, pipelined bool) func(context.Context, *report.Sample) error {
+func (b *bench) byPgbench(clients int, pipelined bool) func(context.Context, *report.Sample) error {
 	return func(ctx context.Context, s *report.Sample) error {
 		wal, err := b.db.WAL(ctx)
 		if err != nil {
 			return err
 		}
 		cpu := b.world.PostgresCPU()
-		if s.Value, err = b.world.Pgbench(ctx, b.db, *clients, pipelined, b.each); err != nil {
+		if s.Value, err = b.world.Pgbench(ctx, b.db, clients, pipelined, b.each); err != nil {
 			return err
 		}
 		after, err := b.db.WAL(ctx)
@@ -186,9 +191,11 @@ func (b *bench) byPgbench(clients *int, pipelined bool) func(context.Context, *r
 }
 
 func (b *bench) settlingAlone(ctx context.Context, s *report.Sample) error {
+	spec := b.traffic(load.Usual, b.gateway)
+	spec.Requests *= 2 // it settles so much faster
 	return b.watch(ctx, "settle", ceiling.SettleSpec{
 		Spec:   ceiling.Spec{DatabaseURL: b.db.URL, SecretsKey: b.world.SecretsKey},
-		Source: world.Source, Load: b.traffic(load.Usual, b.gateway),
+		Source: world.Source, Load: spec,
 	}, nil, s)
 }
 
@@ -208,27 +215,25 @@ func (b *bench) latency(ctx context.Context) error {
 			return b.send(ctx, spec, b.gateway, s)
 		}
 	}
-	segments := []segment{{steady, at(1000)}}
-	if most := b.report.Median(fresh); most > 0 {
-		segments = append(segments, segment{half, at(most / 2)})
+	segments := []segment{{report.Steady, at(1000)}}
+	if most := b.report.Median(report.Fresh); most > 0 {
+		segments = append(segments, segment{report.Half, at(most / 2)})
 	}
 	return b.inTurn(ctx, min(b.rounds, 3), segments...)
 }
 
 func (b *bench) twoGateways(ctx context.Context) error {
-	var err error
-	if b.second, err = b.world.Gateway(ctx, "gateway-2", b.db); err != nil {
+	second, err := b.world.Gateway(ctx, "gateway-2", b.db)
+	if err != nil {
 		return err
 	}
-	defer b.second.Stop()
+	defer second.Stop()
 	return b.inTurn(ctx, min(b.rounds, 3),
-		segment{one, func(ctx context.Context, s *report.Sample) error {
-			return b.send(ctx, b.traffic(load.Usual, b.gateway), b.gateway, s)
-		}},
-		segment{two, func(ctx context.Context, s *report.Sample) error {
-			before := b.second.CPU()
-			err := b.send(ctx, b.traffic(load.Usual, b.gateway, b.second), b.gateway, s)
-			s.ServerCPU += b.second.CPU() - before
+		segment{report.OneGateway, b.usual(b.gateway)},
+		segment{report.TwoGateways, func(ctx context.Context, s *report.Sample) error {
+			before := second.CPU()
+			err := b.send(ctx, b.traffic(load.Usual, b.gateway, second), b.gateway, s)
+			s.ServerCPU += second.CPU() - before
 			return err
 		}},
 	)
@@ -243,9 +248,9 @@ func (b *bench) shapes(ctx context.Context) error {
 		}
 	}
 	return b.inTurn(ctx, min(b.rounds, 3),
-		segment{large, of(load.Large, 16, 1000)},
-		segment{zipped, of(load.Gzip, connections, 20_000)},
-		segment{deltas, of(load.Deltas, 32, 1000)},
+		segment{report.Large, of(load.Large, 16, 1000)},
+		segment{report.Gzip, of(load.Gzip, connections, 20_000)},
+		segment{report.Deltas, of(load.Deltas, 32, 1000)},
 	)
 }
 
@@ -265,7 +270,7 @@ func (b *bench) overload(ctx context.Context) error {
 		}
 	}
 	for range min(b.rounds, 3) {
-		err := b.inTurn(ctx, 1, segment{over, of(2000)}, segment{afterwards, of(connections)})
+		err := b.inTurn(ctx, 1, segment{report.Overload, of(2000)}, segment{report.Afterwards, of(connections)})
 		if err != nil {
 			return err
 		}

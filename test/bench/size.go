@@ -19,7 +19,7 @@ func (b *bench) sizes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	beside, err := b.world.Gateway(ctx, "gateway-full", full)
+	onFull, err := b.world.Gateway(ctx, "gateway-full", full)
 	if err != nil {
 		return err
 	}
@@ -33,25 +33,25 @@ func (b *bench) sizes(ctx context.Context) error {
 			return err
 		}
 		held = million
-		if err := b.sizeStep(ctx, full, beside, million); err != nil {
+		if err := b.sizeStep(ctx, full, onFull, million); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) sizeStep(ctx context.Context, full *world.Database, beside *world.Process, million int) error {
+func (b *bench) sizeStep(ctx context.Context, full *world.Database, onFull *world.Process, million int) error {
 	empty, filled, compressed := report.SizeNames(million)
 	err := b.inTurn(ctx, b.rounds,
 		segment{empty, func(ctx context.Context, s *report.Sample) error {
 			return b.send(ctx, b.traffic(load.Usual, b.gateway), b.gateway, s)
 		}},
-		segment{filled, func(ctx context.Context, s *report.Sample) error { return b.sendFull(ctx, full, beside, s) }},
+		segment{filled, func(ctx context.Context, s *report.Sample) error { return b.sendFull(ctx, full, onFull, s) }},
 		segment{compressed, func(ctx context.Context, s *report.Sample) error {
 			if err := full.Set(ctx, "wal_compression", "lz4"); err != nil {
 				return err
 			}
-			if err := b.sendFull(ctx, full, beside, s); err != nil {
+			if err := b.sendFull(ctx, full, onFull, s); err != nil {
 				return err
 			}
 			return full.Set(ctx, "wal_compression", "off")
@@ -68,7 +68,7 @@ func (b *bench) sizeStep(ctx context.Context, full *world.Database, beside *worl
 }
 
 // sendFull runs the usual load on the database that is full, and sees that every 200 has its row and key.
-func (b *bench) sendFull(ctx context.Context, full *world.Database, beside *world.Process, s *report.Sample) error {
+func (b *bench) sendFull(ctx context.Context, full *world.Database, onFull *world.Process, s *report.Sample) error {
 	if _, err := full.Pool.Exec(ctx, `TRUNCATE agent.webhook_deliveries`); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (b *bench) sendFull(ctx context.Context, full *world.Database, beside *worl
 	if err := full.Checkpoint(ctx); err != nil {
 		return err
 	}
-	if err := b.watch(ctx, "load", b.traffic(load.Usual, beside), beside, s); err != nil {
+	if err := b.watch(ctx, "load", b.traffic(load.Usual, onFull), onFull, s); err != nil {
 		return err
 	}
 	rows, claimed, err := full.Kept(ctx)
@@ -105,7 +105,7 @@ const (
 		RESET maintenance_work_mem;`
 )
 
-// fill brings the keys from one number of millions to another, as deliveries of the last day, each with a
+// fill brings the keys from one number of millions to another, as deliveries of the last half day, each with a
 // vendor's id of its own, in the order of their time.
 func fill(ctx context.Context, d *world.Database, from, to int) error {
 	const each = 250_000

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// write leaves the table and the raw figures in the folder for them. Those of a short run mean nothing and
-// are not kept in the repository.
+// write leaves the table and the raw figures in the folder for them. Those of a short run, which mean nothing, and
+// those of a trial are not kept in the repository.
 func (b *bench) write() error {
 	name, end := "bench", ""
 	switch {
@@ -16,6 +16,8 @@ func (b *bench) write() error {
 		name = "size"
 	case b.short:
 		name, end = "short", ".tmp"
+	case b.trial():
+		name, end = "trial", ".tmp"
 	}
 	if err := os.MkdirAll(b.out, 0o755); err != nil {
 		return err

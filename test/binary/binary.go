@@ -42,7 +42,7 @@ func Build(ctx context.Context, root, dir string) (path string, err error) {
 type Serving struct {
 	URL   string        // where vendors call
 	Admin string        // the URL of the admin listener
-	Log   io.ReadCloser // from then on
+	Log   io.ReadCloser // what follows, but for what was read along with that line
 }
 
 // Serve starts a command, the binary's serve on ports that the system chooses, and waits until it says where it

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// sender is one thread that serves every connection. It speaks to the kernel directly: a runtime that
-// wakes a goroutine for each answer would cost as much again as the gateway is to be measured with.
+// sender is one thread that serves every connection. It speaks to the kernel directly: a runtime that wakes a
+// goroutine for each answer would take as much processor time as the gateway that is measured.
 type sender struct {
 	spec     *Spec
 	prepared *prepared

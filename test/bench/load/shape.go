@@ -10,7 +10,7 @@ import (
 // Shape is a kind of request.
 type Shape string
 
-// The shapes. All but Gzip and Deltas are one notification of Nylas's API v3 each.
+// The shapes. All but Deltas are one notification of Nylas's API v3 each.
 const (
 	Usual  Shape = "usual"  // a message of 1.2 KB
 	Mail   Shape = "mail"   // one with 20 KB of HTML

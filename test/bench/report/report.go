@@ -18,7 +18,8 @@ type Report struct {
 	Clients          int                 `json:"pgbench_clients"`
 	PipelinedClients int                 `json:"pgbench_pipelined_clients"`
 	IdleMemory       int64               `json:"idle_memory"`
-	LoadedMemory     int64               `json:"loaded_memory"`
+	LoadedMemory     int64               `json:"loaded_memory"` // most under the load of throughput
+	MostMemory       int64               `json:"most_memory"`   // of the whole run
 	Sizes            []Size              `json:"sizes,omitempty"`
 	Samples          map[string][]Sample `json:"samples"`
 }
@@ -62,7 +63,7 @@ func (s Sample) each(cpu time.Duration) float64 {
 }
 
 // cores is how many of them the sender, what is measured and PostgreSQL kept busy while it was measured. It is
-// 0 where no sender was.
+// 0 where no part of ours measured.
 func (s Sample) cores() float64 {
 	if s.Result == nil {
 		return 0

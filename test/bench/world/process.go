@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"webhook-gateway/test/bench/ceiling"
 	"webhook-gateway/test/bench/load"
 	"webhook-gateway/test/bench/straightforward"
 )
@@ -117,6 +118,19 @@ func (w *World) Straightforward(ctx context.Context, d *Database, connections in
 	return w.serve(ctx, "straightforward", cmd, addresses)
 }
 
+// Immediate starts the gateway's HTTP side alone.
+func (w *World) Immediate(ctx context.Context, d *Database) (*Process, error) {
+	addresses, err := freeAddresses(1)
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := role("immediate", ceiling.Spec{DatabaseURL: d.URL, SecretsKey: w.SecretsKey, Listen: addresses[0]})
+	if err != nil {
+		return nil, err
+	}
+	return w.serve(ctx, "immediate", cmd, addresses)
+}
+
 // serve starts a program that receives, and waits until it does.
 func (w *World) serve(ctx context.Context, name string, cmd *exec.Cmd, addresses []string) (*Process, error) {
 	p, err := w.start(ctx, name, cmd)
@@ -162,15 +176,6 @@ func role(name string, spec any) (*exec.Cmd, error) {
 	cmd := exec.Command(self, name)
 	cmd.Stdin = bytes.NewReader(text)
 	return cmd, nil
-}
-
-// Immediate starts the gateway's HTTP side alone.
-func (w *World) Immediate(ctx context.Context, spec any, address string) (*Process, error) {
-	cmd, err := role("immediate", spec)
-	if err != nil {
-		return nil, err
-	}
-	return w.serve(ctx, "immediate", cmd, []string{address})
 }
 
 // Run runs a part of this program that measures, load or settle. begun is called when it has prepared
@@ -221,13 +226,4 @@ func freeAddresses(n int) ([]string, error) {
 		list = append(list, l.Addr().String())
 	}
 	return list, nil
-}
-
-// FreeAddress is on loopback, and was free a moment ago.
-func FreeAddress() (string, error) {
-	list, err := freeAddresses(1)
-	if err != nil {
-		return "", err
-	}
-	return list[0], nil
 }

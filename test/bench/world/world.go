@@ -189,7 +189,7 @@ func (d *Database) Set(ctx context.Context, name, value string) error {
 	return nil
 }
 
-// Kept counts the rows of the inbox, and those among them whose key is claimed and completed.
+// Kept counts the rows of the inbox, and the completed keys.
 func (d *Database) Kept(ctx context.Context) (rows, claimed int, err error) {
 	err = d.Pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM agent.webhook_deliveries),
 		(SELECT count(*) FROM agent.idempotency_keys WHERE status = 'completed')`).Scan(&rows, &claimed)
@@ -211,7 +211,7 @@ func (d *Database) WAL(ctx context.Context) (int64, error) {
 	return bytes, err
 }
 
-// Settings lists the settings of PostgreSQL that bear on the figures, and all that are not its defaults.
+// Settings lists the settings of PostgreSQL that bear on the figures.
 func (d *Database) Settings(ctx context.Context) (map[string]string, error) {
 	rows, err := d.Pool.Query(ctx, `SELECT name, current_setting(name) FROM pg_settings
 		WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_compression', 'default_toast_compression', 'wal_sync_method')

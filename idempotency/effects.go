@@ -137,7 +137,8 @@ func (e *Effects) fill() {
 // EffectParam is the number of the effect's first parameter.
 const EffectParam = 11
 
-// The first statement tells the second by a setting of the transaction how many keys it did not win.
+// The first statement tells the second by a setting of the transaction how many keys it did not win, and has it
+// planned as lendSQL does.
 const (
 	beginEffectsSQL = `
 	WITH claimed AS (
@@ -157,12 +158,15 @@ const (
 	`
 	endEffectsSQL = `
 	)
-	SELECT set_config('idempotency.not_won', (cardinality($1::uuid[]) - (SELECT count(*) FROM claimed))::text, true)::bigint`
+	SELECT set_config('idempotency.not_won', (cardinality($1::uuid[]) - (SELECT count(*) FROM claimed))::text, true)::bigint,
+	       set_config('idempotency.enable_seqscan', current_setting('enable_seqscan'), true),
+	       set_config('enable_seqscan', 'off', true)`
+	returnScansSQL = `SELECT set_config('enable_seqscan', current_setting('idempotency.enable_seqscan'), true)`
 )
 
-// Only when a key was not won does any need a look. The LIMIT keeps it a look-up by key for every item,
-// whatever the planner thinks of the arrays. A key that is not there has a row too, so that the isolation
-// is always told. The stored answers are not read.
+// Only when a key was not won does any need a look. The LIMIT keeps it a look-up for every item, whatever the
+// planner thinks of the arrays. A key that is not there has a row too, so that the isolation is always told. The
+// stored answers are not read.
 const standingSQL = `
 	SELECT current_setting('transaction_isolation') = 'read committed', u.n, k.lease_token IS NOT NULL,
 	       coalesce(k.lease_token = u.token, false), coalesce(k.request_hash, ''), coalesce(k.status = 'completed', false),
@@ -173,9 +177,9 @@ const standingSQL = `
 	                      WHERE organization_id = u.organization AND scope = u.scope AND key = u.key LIMIT 1) AS k ON true
 	 WHERE current_setting('idempotency.not_won')::bigint > 0`
 
-// Queue adds two statements to the batch. The first claims and completes the keys and makes their effect,
-// which is an INSERT … SELECT that joins `claimed`, whose one column is the item's ID, and whose own
-// parameters begin at $EffectParam: a key that is not won, or was won by an earlier sending, has no row
+// Queue adds statements to the batch. The first claims and completes the keys and makes their effect, which is
+// an INSERT … SELECT, without a semicolon, that joins `claimed`, whose one column is the item's ID, and whose
+// own parameters begin at $EffectParam: a key that is not won, or was won by an earlier sending, has no row
 // there. The second reads how every key stands, unless all were won; it is a statement of its own because
 // the first cannot see a row that it has waited for. Transaction control and time-outs are the caller's.
 func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) {
@@ -184,13 +188,14 @@ func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) {
 	all = append(all, c.ids, c.organizations, c.scopes, c.keys, c.hashes, c.tokens, c.typ, c.res, c.retain, e.lease)
 	b.Queue(beginEffectsSQL+effect+endEffectsSQL, append(all, args...)...).QueryRow(func(row pgx.Row) error {
 		var notWon int64
-		if err := row.Scan(&notWon); err != nil {
+		if err := row.Scan(&notWon, nil, nil); err != nil {
 			return fmt.Errorf("claim %d keys: %w", len(e.order), err)
 		}
 		e.allWon = notWon == 0
 		return nil
 	})
 	b.Queue(standingSQL, c.organizations, c.scopes, c.keys, c.tokens).Query(e.read)
+	b.Queue(returnScansSQL)
 }
 
 // read takes the answer of standingSQL. A key that is not there vanished in between.

@@ -207,11 +207,16 @@ func (r *repository) change(ctx context.Context, sql string, args ...any) (*reco
 }
 
 const (
-	waitSQL = `SELECT set_config('lock_timeout', $1, true)`
-	// In a caller's transaction the setting must be the caller's again afterwards.
+	// A connection keeps the plan that it made while the table was small: to read all of it for each key. When
+	// it grows before it is analyzed, the next batch would not end in time.
+	waitSQL = `SELECT set_config('lock_timeout', $1, true), set_config('enable_seqscan', 'off', true)`
+	// In a caller's transaction the settings must be the caller's again afterwards.
 	lendSQL = `SELECT set_config('idempotency.lock_timeout', current_setting('lock_timeout'), true),
-	                  set_config('lock_timeout', $1, true)`
-	returnSQL    = `SELECT set_config('lock_timeout', current_setting('idempotency.lock_timeout'), true)`
+	                  set_config('lock_timeout', $1, true),
+	                  set_config('idempotency.enable_seqscan', current_setting('enable_seqscan'), true),
+	                  set_config('enable_seqscan', 'off', true)`
+	returnSQL = `SELECT set_config('lock_timeout', current_setting('idempotency.lock_timeout'), true),
+	                    set_config('enable_seqscan', current_setting('idempotency.enable_seqscan'), true)`
 	savepointSQL = `SAVEPOINT idempotency`
 	releaseToSQL = `RELEASE SAVEPOINT idempotency`
 	rollbackSQL  = `ROLLBACK TO SAVEPOINT idempotency`

@@ -106,9 +106,10 @@ func TestALockTimeoutLeavesTheCallersTransactionAsItWas(t *testing.T) {
 	if o, err := keys.Claim(t.Context(), b.ref("tool.order", "other"), content("1"), lease); err != nil || o.Kind != idempotency.Claimed {
 		t.Fatalf("%+v, %v", o, err)
 	}
-	var setting string
-	if err := tx.QueryRow(t.Context(), `SHOW lock_timeout`).Scan(&setting); err != nil || setting != "7s" {
-		t.Errorf("the caller's lock_timeout is %q, %v", setting, err)
+	var wait, scans string
+	err := tx.QueryRow(t.Context(), `SELECT current_setting('lock_timeout'), current_setting('enable_seqscan')`).Scan(&wait, &scans)
+	if err != nil || wait != "7s" || scans != "on" {
+		t.Errorf("the caller's lock_timeout is %q and enable_seqscan %q, %v", wait, scans, err)
 	}
 	b.commit(tx)
 	b.wantEffects(1)

@@ -29,6 +29,8 @@ type exchange struct {
 	items    []Item
 	endings  []Ending
 	note     string
+	// turnedAway: there was no room to find out what the request carries
+	turnedAway bool
 }
 
 // patience is the context of all that the vendor waits for. Its hanging up changes nothing.

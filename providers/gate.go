@@ -86,7 +86,7 @@ func NewGate(list []Provider, directory Directory, settler Settler, ledger *drop
 
 // Admission is a request on its way through the gate.
 type Admission struct {
-	Items []Item
+	Items []Item // none of a request that was turned away before its body was read
 	// Ended is closed once Endings may be read: one an item. They are counted before that.
 	Ended   chan struct{}
 	Endings []Ending
@@ -114,7 +114,7 @@ func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Ad
 func (g *Gate) turnAway(req *Request) (*Admission, error) {
 	g.ledger.Receive(req.Provider, 1)
 	g.ledger.End(req.Provider, drops.Tally{Failed: 1})
-	return &Admission{Items: make([]Item, 1)}, ErrOverloaded
+	return &Admission{}, ErrOverloaded
 }
 
 // Recover takes up again deliveries whose vendor has its answer since long: all of what Read says of their

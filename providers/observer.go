@@ -8,7 +8,7 @@ import (
 )
 
 // Observer is shown each POST whose signature was looked at, with what became of it, after the answer was
-// written. It is called on the request's own goroutine and must not wait for anything: the connection takes
+// written; none that there was no room to read. It is called on the request's own goroutine and must not wait for anything: the connection takes
 // the vendor's next request only afterwards.
 type Observer interface {
 	// WantsRefused reports whether a request that is refused before its body is read should have it read
@@ -34,10 +34,11 @@ type Observation struct {
 	Note       string // why it was refused
 }
 
-// observe shows an exchange to the observer. A probe or a challenge proves nothing and is refused nothing.
+// observe shows an exchange to the observer. A probe or a challenge proves nothing and is refused nothing. Of a
+// request that was turned away nobody knows what should become of it.
 func (r *Receiver) observe(x *exchange, status int, out outcome, text string) {
 	verified := x.verifier != jobs.Verifier{}
-	if !verified && out != outcomeRejected {
+	if !verified && out != outcomeRejected || x.turnedAway {
 		return
 	}
 	req := x.c.Request()

@@ -128,3 +128,25 @@ func TestTheBodyOfAnUnsignedRequestIsReadForAnObserverAlone(t *testing.T) {
 		}
 	}
 }
+
+// Nobody knows what should become of a request that was turned away unread, so that a capture of it would expect
+// the wrong thing.
+func TestAnObserverIsNotShownWhatThereWasNoRoomToRead(t *testing.T) {
+	t.Parallel()
+	look := &onlooker{}
+	d := watched(t, look)
+	job := d.addJob(jobs.Job{Keyring: keyring(t, "mine")})
+	path, body := "/webhooks/acme/"+job.ID.String(), `{"id":"1"}`
+	d.settler.full = true
+	if got := d.send(path, "mine", body); got.Code != 503 {
+		t.Fatalf("status %d, want 503", got.Code)
+	}
+	if seen, any := look.last(t); any {
+		t.Errorf("it was shown %+v", seen)
+	}
+	d.settler.full = false
+	d.send(path, "mine", body)
+	if seen, any := look.last(t); !any || seen.Status != 200 || len(seen.Items) != 1 {
+		t.Errorf("once there was room again it was shown %+v", seen)
+	}
+}

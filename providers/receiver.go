@@ -167,6 +167,7 @@ func (r *Receiver) admit(x *exchange, req *Request) error {
 	admission, err := r.gate.Admit(ctx, req, x.deadline)
 	x.items = admission.Items
 	if err != nil {
+		x.turnedAway = len(x.items) == 0
 		return r.unsettled(x, "overloaded")
 	}
 	select {

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // The exit statuses, for scripts.
@@ -27,19 +29,33 @@ func main() {
 }
 
 // run is main without the process: it returns the exit status.
-func run(ctx context.Context, args []string, io streams) int {
-	root := newRoot(io)
+func run(ctx context.Context, args []string, std streams) int {
+	root := newRoot(std)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(io.err, "error:", err)
+	complain(std.err, err)
 	var coded *statusError
 	if errors.As(err, &coded) {
 		return coded.status
 	}
 	return exitFailed
+}
+
+// complain tells why the process ends. It waits a second at most: what reads standard error may stand still, and
+// the process must end all the same.
+func complain(to io.Writer, err error) {
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		fmt.Fprintln(to, "error:", err)
+	}()
+	select {
+	case <-told:
+	case <-time.After(time.Second):
+	}
 }
 
 // statusError is an error with the exit status it ends the process with.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -186,4 +188,17 @@ func TestUnknownCommandsAndFlagsAreUsageErrors(t *testing.T) {
 			call(t, untouched{t}, tt.args...).wants(t, exitUsage, tt.says)
 		})
 	}
+}
+
+func TestAProcessEndsThoughNobodyReadsWhy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		unread, stderr := io.Pipe()
+		began := time.Now()
+		status := run(t.Context(), []string{"no-such-command"}, streams{in: strings.NewReader(""), out: io.Discard, err: stderr})
+		if took := time.Since(began); status != exitUsage || took != time.Second {
+			t.Errorf("status %d after %v, want %d after a second", status, took, exitUsage)
+		}
+		_ = unread.Close()
+	})
 }

@@ -52,7 +52,6 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			signal.Ignore(syscall.SIGPIPE) // whatever reads the log may end before the gateway does
 			err = serve(cmd.Context(), cfg, cmd.ErrOrStderr(), nil)
 			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
 				return nil // told to stop before it received anything
@@ -68,6 +67,7 @@ type addresses struct{ Public, Admin net.Addr }
 // serve runs a gateway until ctx ends, then drains it. It logs to a writer that may be slow, or stuck. ready,
 // if given, is called once it receives.
 func serve(ctx context.Context, cfg configs.Config, logTo io.Writer, ready func(addresses)) error {
+	signal.Ignore(syscall.SIGPIPE) // whatever reads the log may end before the gateway does
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return withStatus(exitConfig, fmt.Errorf("make GATEWAY_STATE_DIR: %w", err))
 	}

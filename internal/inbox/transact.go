@@ -15,8 +15,8 @@ import (
 )
 
 // The statements are planned once a connection, whatever the arrays hold: a plan for each small batch would cost
-// more than to carry it out. The bodies of a full batch stay in memory on their way, instead of in temporary
-// files.
+// more than to carry it out. The bodies of a batch within the default bound stay in memory on their way, instead
+// of in temporary files.
 const (
 	beginSQL    = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	settingsSQL = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),

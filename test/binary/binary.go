@@ -56,7 +56,9 @@ func Serve(cmd *exec.Cmd, start func(*exec.Cmd) error) (*Serving, error) {
 		return nil, fmt.Errorf("start the gateway: %w", err)
 	}
 	var said bytes.Buffer
-	for lines := bufio.NewScanner(log); lines.Scan(); {
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
 		said.Write(append(lines.Bytes(), '\n'))
 		var line struct {
 			Msg, Listen string
@@ -66,8 +68,9 @@ func Serve(cmd *exec.Cmd, start func(*exec.Cmd) error) (*Serving, error) {
 			return &Serving{URL: "http://" + line.Listen, Admin: "http://" + line.Admin, Log: log}, nil
 		}
 	}
-	_ = cmd.Wait() // what it said is what matters
-	return nil, fmt.Errorf("the gateway did not start: %s", &said)
+	_ = cmd.Process.Kill() // most likely it has ended
+	_ = cmd.Wait()         // what it said is what matters
+	return nil, fmt.Errorf("the gateway did not start (reading its log: %v): %s", lines.Err(), &said)
 }
 
 // Discard reads the rest of the log in the background.

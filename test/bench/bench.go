@@ -90,8 +90,8 @@ func (b *bench) inTurn(ctx context.Context, rounds int, segments ...segment) err
 			if err := s.measure(ctx, &sample); err != nil {
 				return fmt.Errorf("measure %s: %w", s.name, err)
 			}
-			if sample.Value <= 0 {
-				return fmt.Errorf("measure %s: nothing came of it in %v", s.name, b.each)
+			if sample.Result != nil && sample.Result.AllOK == 0 {
+				return fmt.Errorf("measure %s: nothing came of it", s.name)
 			}
 			b.report.Add(s.name, sample)
 			fmt.Fprintf(os.Stderr, "%-28s %s\n", s.name, sample)

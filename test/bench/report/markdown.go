@@ -13,8 +13,8 @@ func (r *Report) Markdown() string {
 	var b strings.Builder
 	b.WriteString("# Benchmark\n\n")
 	r.conditions(&b)
-	fmt.Fprintf(&b, "The rows up to the duplicates are measured %d times for %v, the others three times at most, those at a steady rate\n"+
-		"for twice as long; in turn, forwards and backwards. Tables are emptied and a checkpoint is written before each.\n"+
+	fmt.Fprintf(&b, "The rows up to the duplicates are measured %d times, for %v each; the others three times at most, those at a steady\n"+
+		"rate for twice as long. All are measured in turn, forwards and backwards. Tables are emptied and a checkpoint is written before each.\n"+
 		"Figures are medians, with the least and the most behind them. A ratio is the median of the ratios of each round.\n"+
 		"After each run of a server that stores, the rows and the completed keys were as many as its 200s.\n\n", r.Rounds, r.Each)
 	b.WriteString("| figure | measured | beside | ratio | target |\n| --- | --- | --- | --- | --- |\n")

@@ -57,6 +57,11 @@ func TestTheTableIsNeverReadWholeHoweverSmallItWas(t *testing.T) {
 				b.claim(r, content("1"))
 			}
 		}},
+		{"reads", func(b *bundle, known []idempotency.Ref) {
+			for _, r := range known {
+				b.read(r, content("1"))
+			}
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

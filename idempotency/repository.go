@@ -86,11 +86,14 @@ func (r *repository) tryClaim(ctx context.Context, ref Ref, t terms) (*record, e
 
 // get returns the row of the key, and nil when there is none. It writes nothing and waits for nobody.
 func (r *repository) get(ctx context.Context, ref Ref) (*record, error) {
-	rows, err := r.db.Query(ctx, getSQL, ref.Organization, ref.Scope.name, ref.Key.text)
-	if err != nil {
-		return nil, err
-	}
-	return scanStanding(rows)
+	var found *record
+	err := r.send(ctx, func(b *pgx.Batch) {
+		b.Queue(getSQL, ref.Organization, ref.Scope.name, ref.Key.text).Query(func(rows pgx.Rows) (err error) {
+			found, err = scanStanding(rows)
+			return err
+		})
+	})
+	return found, err
 }
 
 const reclaimSQL = `
@@ -187,11 +190,11 @@ const knownSQL = `SELECT EXISTS (SELECT FROM agent.idempotency_keys WHERE id = $
 
 // known reports whether a row has the id, whoever holds it.
 func (r *repository) known(ctx context.Context, id uuid.UUID) (bool, error) {
-	rows, err := r.db.Query(ctx, knownSQL, id)
-	if err != nil {
-		return false, err
-	}
-	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+	var known bool
+	err := r.send(ctx, func(b *pgx.Batch) {
+		b.Queue(knownSQL, id).QueryRow(func(row pgx.Row) error { return row.Scan(&known) })
+	})
+	return known, err
 }
 
 // change runs a statement that returns the row it changed, or none.

@@ -137,8 +137,8 @@ func (e *Effects) fill() {
 // EffectParam is the number of the effect's first parameter.
 const EffectParam = 11
 
-// The first statement tells the second by a setting of the transaction how many keys it did not win, and has it
-// planned as lendSQL does.
+// The first statement tells the second by a setting of the transaction how many keys it did not win, and keeps it
+// from reading the whole table, as lendSQL does.
 const (
 	beginEffectsSQL = `
 	WITH claimed AS (

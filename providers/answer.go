@@ -111,8 +111,8 @@ func (r *Receiver) answer(x *exchange, status int, out outcome, text string) err
 }
 
 // logLine writes the one line of a request. Nothing on it comes from a body but the delivery's id. It is
-// made without slog's helpers, which look for the caller of each line, and without reflection: both would
-// cost a tenth of what the request costs.
+// made without slog's helpers, which look for the caller of each line, and without reflection: for a
+// duplicate both would cost more than the rest of the line.
 func (r *Receiver) logLine(x *exchange, status int, out outcome, took time.Duration) {
 	ctx, level := x.c.Request().Context(), slog.LevelInfo
 	if out == outcomeFailed {

@@ -23,6 +23,7 @@ type Config struct {
 
 	Listen      string     `env:"GATEWAY_LISTEN"`
 	AdminListen string     `env:"GATEWAY_ADMIN_LISTEN"`
+	AdminOpen   bool       `env:"GATEWAY_ADMIN_OPEN"`
 	Pprof       bool       `env:"GATEWAY_PPROF"`
 	LogLevel    slog.Level `env:"GATEWAY_LOG_LEVEL"`
 

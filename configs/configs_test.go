@@ -114,8 +114,14 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 		{"GATEWAY_BODY_BUDGET_BYTES=2MiB", "GATEWAY_BODY_BUDGET_BYTES: 2MiB is less than GATEWAY_MAX_BODY_BYTES (4MiB)"},
 		{"GATEWAY_QUEUE_BYTES=2MiB", "GATEWAY_QUEUE_BYTES: 2MiB is less than GATEWAY_MAX_BODY_BYTES (4MiB)"},
 		{"GATEWAY_SHUTDOWN_TIMEOUT=2s", "GATEWAY_SHUTDOWN_TIMEOUT: 2s is not longer than GATEWAY_SETTLE_TIMEOUT (2.5s)"},
-		{"GATEWAY_PPROF=true GATEWAY_ADMIN_LISTEN=:9", "GATEWAY_PPROF: profiles show what is in memory"},
-		{"GATEWAY_PPROF=true GATEWAY_ADMIN_LISTEN=10.0.0.1:9", "GATEWAY_PPROF: profiles show what is in memory"},
+		{"GATEWAY_ADMIN_LISTEN=:9", "GATEWAY_ADMIN_OPEN: GATEWAY_ADMIN_LISTEN (:9) is not on loopback, and the admin listener has no authentication"},
+		{"GATEWAY_ADMIN_LISTEN=10.0.0.1:9", "GATEWAY_ADMIN_OPEN: GATEWAY_ADMIN_LISTEN (10.0.0.1:9) is not on loopback"},
+		{"GATEWAY_ADMIN_LISTEN=[::]:9", "GATEWAY_ADMIN_OPEN: "},
+		{"GATEWAY_ADMIN_LISTEN=127.0.0.1.example.com:9", "GATEWAY_ADMIN_OPEN: "},
+		{"GATEWAY_ADMIN_LISTEN=:9 GATEWAY_ADMIN_OPEN=true", ""},
+		{"GATEWAY_ADMIN_LISTEN=[::1]:9", ""},
+		{"GATEWAY_PPROF=true GATEWAY_ADMIN_OPEN=true GATEWAY_ADMIN_LISTEN=:9", "GATEWAY_PPROF: profiles show what is in memory"},
+		{"GATEWAY_PPROF=true GATEWAY_ADMIN_OPEN=true GATEWAY_ADMIN_LISTEN=10.0.0.1:9", "GATEWAY_PPROF: profiles show what is in memory"},
 		{"GATEWAY_LISTEN=127.0.0.1:8081", "GATEWAY_ADMIN_LISTEN: 127.0.0.1:8081 is GATEWAY_LISTEN as well"},
 		{"GATEWAY_PPROF=true GATEWAY_ADMIN_LISTEN=localhost:9", ""},
 		{"GATEWAY_PPROF=true", ""},
@@ -147,7 +153,7 @@ func TestEverySettingHasBounds(t *testing.T) {
 		{"GATEWAY_SHUTDOWN_DELAY", "-1s", "0s", "5m", "6m"},
 		{"GATEWAY_SHUTDOWN_TIMEOUT", "0s", "3s", "10m", "11m"},
 		{"GATEWAY_LISTEN", "80", "x:0", "[::]:65535", ":65536"},
-		{"GATEWAY_ADMIN_LISTEN", "80", ":0", "localhost:1", ":http"},
+		{"GATEWAY_ADMIN_LISTEN", "80", "127.0.0.1:0", "localhost:1", "127.0.0.1:http"},
 	} {
 		for text, ok := range map[string]bool{c.low: false, c.least: true, c.most: true, c.high: false} {
 			_, err := Load("", []string{"HOME=/home/u", c.name + "=" + text})

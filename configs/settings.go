@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -70,6 +71,7 @@ func table() []setting {
 			Setting: Setting{Name: "GATEWAY_ADMIN_LISTEN", Default: "127.0.0.1:8081", Help: "Where operators look: /metrics, /livez, /readyz. Keep it private."},
 			check:   func(c *Config) error { return address(c.AdminListen) },
 		},
+		{Setting: Setting{Name: "GATEWAY_ADMIN_OPEN", Default: "false", Help: "I protect the admin listener otherwise: it may then be off loopback, and answers whatever host a request names. It has no authentication."}},
 		{Setting: Setting{Name: "GATEWAY_PPROF", Default: "false", Help: "Go's profiles at /debug/pprof of the admin listener, which must then be on loopback."}},
 		{Setting: Setting{Name: "GATEWAY_LOG_LEVEL", Default: "info", Help: "The least that is logged: debug, info, warn or error."}},
 	}
@@ -192,7 +194,11 @@ func (c *Config) checkTogether(p *problems) {
 		p.add("GATEWAY_SHUTDOWN_TIMEOUT", fmt.Errorf("%s is not longer than GATEWAY_SETTLE_TIMEOUT (%s), so that a stop would cut off what may still be stored; raise it",
 			c.ShutdownTimeout, c.SettleTimeout))
 	}
-	if c.Pprof && !loopback(c.AdminListen) {
+	if !c.AdminOpen && !OnLoopback(c.AdminListen) {
+		p.add("GATEWAY_ADMIN_OPEN", fmt.Errorf("GATEWAY_ADMIN_LISTEN (%s) is not on loopback, and the admin listener has no authentication; listen on 127.0.0.1, or set GATEWAY_ADMIN_OPEN=true to say: I protect it otherwise",
+			c.AdminListen))
+	}
+	if c.Pprof && !OnLoopback(c.AdminListen) {
 		p.add("GATEWAY_PPROF", fmt.Errorf("profiles show what is in memory, and GATEWAY_ADMIN_LISTEN (%s) is not on loopback; listen on 127.0.0.1, or leave it off",
 			c.AdminListen))
 	}
@@ -250,13 +256,11 @@ func address(text string) error {
 	return nil
 }
 
-func loopback(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return false
-	}
+// OnLoopback reports whether a host, with or without a port, is this machine and reachable from it alone.
+func OnLoopback(hostport string) bool {
+	host := (&url.URL{Host: hostport}).Hostname()
 	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
 // databaseURL looks at the form alone, and never tells the text: it holds a password.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"runtime"
@@ -32,12 +31,15 @@ type admin struct {
 func newAdmin(cfg configs.Config, reg *prometheus.Registry, directory *jobs.Directory) *admin {
 	mux := http.NewServeMux()
 	a := &admin{Handler: mux, directory: directory}
+	if !cfg.AdminOpen {
+		a.Handler = thisMachine(mux)
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{
 		Registry: reg, EnableOpenMetrics: true, MaxRequestsInFlight: 4, Timeout: 5 * time.Second,
 	}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc("GET /readyz", a.readyz)
-	if cfg.Pprof && isLoopback(cfg.AdminListen) {
+	if cfg.Pprof && configs.OnLoopback(cfg.AdminListen) {
 		runtime.SetMutexProfileFraction(100) // or /debug/pprof/mutex would be empty
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -45,6 +47,18 @@ func newAdmin(cfg configs.Config, reg *prometheus.Registry, directory *jobs.Dire
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	return a
+}
+
+// thisMachine answers only requests that name this machine as their host. A page that a browser on this machine shows
+// can have its own name resolve to 127.0.0.1, and would read the answers.
+func thisMachine(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !configs.OnLoopback(r.Host) {
+			http.Error(w, "the admin listener answers to localhost, 127.0.0.1 and [::1]; GATEWAY_ADMIN_OPEN=true lets it answer to any host", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (a *admin) setReady(ready bool) { a.ready.Store(ready) }
@@ -60,16 +74,6 @@ func (a *admin) readyz(w http.ResponseWriter, _ *http.Request) {
 	default:
 		fmt.Fprintln(w, "ready")
 	}
-}
-
-// isLoopback reports whether an address to listen on is reachable from this machine alone.
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func newLogger(w io.Writer, cfg configs.Config) *slog.Logger {

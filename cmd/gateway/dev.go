@@ -144,6 +144,7 @@ func (f *devFlags) gateway(cmd *cobra.Command, dir devDir, server *devdb.Server)
 	if err != nil {
 		return err
 	}
+	env.adminOpen = cfg.AdminOpen
 	err = serve(ctx, cfg, cmd.ErrOrStderr(), func(at addresses) {
 		env.listen, env.adminListen = at.Public.String(), at.Admin.String()
 		if err := errors.Join(dir.writeEnv(env), f.tell(cmd, dir, env, server, registered)); err != nil {

@@ -82,16 +82,21 @@ func (d devDir) key() (string, error) {
 // devEnv is what gateway dev tells the other commands.
 type devEnv struct {
 	databaseURL, secretsKey, stateDir, listen, adminListen string
+	adminOpen                                              bool
 }
 
 func (e devEnv) vars() []string {
-	return []string{
+	vars := []string{
 		"DATABASE_URL=" + e.databaseURL,
 		"GATEWAY_SECRETS_KEY=" + e.secretsKey,
 		"GATEWAY_STATE_DIR=" + e.stateDir,
 		"GATEWAY_LISTEN=" + e.listen,
 		"GATEWAY_ADMIN_LISTEN=" + e.adminListen,
 	}
+	if e.adminOpen {
+		vars = append(vars, "GATEWAY_ADMIN_OPEN=true")
+	}
+	return vars
 }
 
 func (d devDir) writeEnv(e devEnv) error {

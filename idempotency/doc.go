@@ -61,4 +61,8 @@
 // PostgreSQL 15 or later, a primary, READ COMMITTED, fsync on: CheckServer refuses anything else. Waits for a
 // key that an open transaction holds are bounded, and end in ErrLockTimeout, which is no outcome: the holder
 // may yet roll back.
+//
+// With synchronous standbys an answer waits for them, whatever it rests on: also the answer that a key is
+// completed. Make the pool's config with WatchCommits, so that a wait that an administrator cancels is
+// ErrUnreplicated.
 package idempotency

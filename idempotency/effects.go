@@ -160,7 +160,7 @@ const (
 	)
 	SELECT set_config('idempotency.not_won', (cardinality($1::uuid[]) - (SELECT count(*) FROM claimed))::text, true)::bigint,
 	       set_config('idempotency.enable_seqscan', current_setting('enable_seqscan'), true),
-	       set_config('enable_seqscan', 'off', true)`
+	       set_config('enable_seqscan', 'off', true), ` + DurableCommit
 	returnScansSQL = `SELECT set_config('enable_seqscan', current_setting('idempotency.enable_seqscan'), true)`
 )
 
@@ -188,7 +188,7 @@ func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) {
 	all = append(all, c.ids, c.organizations, c.scopes, c.keys, c.hashes, c.tokens, c.typ, c.res, c.retain, e.lease)
 	b.Queue(beginEffectsSQL+effect+endEffectsSQL, append(all, args...)...).QueryRow(func(row pgx.Row) error {
 		var notWon int64
-		if err := row.Scan(&notWon, nil, nil); err != nil {
+		if err := row.Scan(&notWon, nil, nil, nil, nil); err != nil {
 			return fmt.Errorf("claim %d keys: %w", len(e.order), err)
 		}
 		e.allWon = notWon == 0

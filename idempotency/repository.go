@@ -179,11 +179,7 @@ const heldSQL = `SELECT ` + recordColumns + ` FROM agent.idempotency_keys WHERE 
 
 // held returns the row that still carries the claim's id and token, and nil when there is none.
 func (r *repository) held(ctx context.Context, held Identity) (*record, error) {
-	rows, err := r.db.Query(ctx, heldSQL, held.ID, held.Token)
-	if err != nil {
-		return nil, err
-	}
-	return scanOne(rows)
+	return r.change(ctx, heldSQL, held.ID, held.Token)
 }
 
 const knownSQL = `SELECT EXISTS (SELECT FROM agent.idempotency_keys WHERE id = $1)`
@@ -197,7 +193,7 @@ func (r *repository) known(ctx context.Context, id uuid.UUID) (bool, error) {
 	return known, err
 }
 
-// change runs a statement that returns the row it changed, or none.
+// change runs a statement that returns the row it changed or found, or none.
 func (r *repository) change(ctx context.Context, sql string, args ...any) (*record, error) {
 	var changed *record
 	err := r.send(ctx, func(b *pgx.Batch) {
@@ -212,12 +208,12 @@ func (r *repository) change(ctx context.Context, sql string, args ...any) (*reco
 const (
 	// A connection keeps the plan that it made while the table was small: to read all of it for each key. When
 	// it grows before it is analyzed, the next batch would not end in time.
-	waitSQL = `SELECT set_config('lock_timeout', $1, true), set_config('enable_seqscan', 'off', true)`
+	waitSQL = `SELECT set_config('lock_timeout', $1, true), set_config('enable_seqscan', 'off', true), ` + DurableCommit
 	// In a caller's transaction the settings must be the caller's again afterwards.
 	lendSQL = `SELECT set_config('idempotency.lock_timeout', current_setting('lock_timeout'), true),
 	                  set_config('lock_timeout', $1, true),
 	                  set_config('idempotency.enable_seqscan', current_setting('enable_seqscan'), true),
-	                  set_config('enable_seqscan', 'off', true)`
+	                  set_config('enable_seqscan', 'off', true), ` + DurableCommit
 	returnSQL = `SELECT set_config('lock_timeout', current_setting('idempotency.lock_timeout'), true),
 	                    set_config('enable_seqscan', current_setting('idempotency.enable_seqscan'), true)`
 	savepointSQL = `SAVEPOINT idempotency`

@@ -37,7 +37,7 @@ func NewService(pool *pgxpool.Pool, o Options) *Service {
 	if o.LockWait <= 0 {
 		o.LockWait = DefaultLockWait
 	}
-	return &Service{repo: repository{db: pool, lockWait: o.LockWait}, observer: o.Observer}
+	return &Service{repo: repository{db: checkedPool{pool}, lockWait: o.LockWait}, observer: o.Observer}
 }
 
 // In returns the Service in a caller's transaction, for an effect that is a row: claim, effect and

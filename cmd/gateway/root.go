@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/configs"
+	"webhook-gateway/idempotency"
 )
 
 // streams are what a command talks through: data goes to out, everything else to err.
@@ -111,6 +112,7 @@ func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool,
 		poolConfig.ConnConfig.ConnectTimeout = connectTimeout
 	}
 	poolConfig.AfterConnect = noticeOurEnd
+	idempotency.WatchCommits(poolConfig.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
 	if err != nil {
 		return nil, withStatus(exitUnreachable, fmt.Errorf("connect to PostgreSQL: %w", err))

@@ -115,7 +115,12 @@ func (b *Inbox) giveUp(rows []*row, err error) {
 func (b *Inbox) decide(ctx context.Context, r *row) ([]idempotency.Verdict, error) {
 	item := b.item(r)
 	verdict := idempotency.Unsettled
-	err := pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	conn, err := b.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("settle a delivery alone: %w", err)
+	}
+	defer conn.Release()
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, settingsSQL, millis(lockTimeout), millis(statementTimeout), millis(idleTimeout)); err != nil {
 			return err
 		}
@@ -137,6 +142,9 @@ func (b *Inbox) decide(ctx context.Context, r *row) ([]idempotency.Verdict, erro
 		}
 		return err
 	})
+	if err == nil {
+		err = idempotency.CheckReplicated(conn.Conn())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("settle a delivery alone: %w", err)
 	}

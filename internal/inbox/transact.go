@@ -20,8 +20,9 @@ import (
 const (
 	beginSQL    = `BEGIN ISOLATION LEVEL READ COMMITTED`
 	settingsSQL = `SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true),
-	                      set_config('idle_in_transaction_session_timeout', $3, true), set_config('synchronous_commit', 'on', true),
-	                      set_config('plan_cache_mode', 'force_generic_plan', true), set_config('work_mem', '64MB', true)`
+	                      set_config('idle_in_transaction_session_timeout', $3, true),
+	                      set_config('plan_cache_mode', 'force_generic_plan', true), set_config('work_mem', '64MB', true),
+	                      ` + idempotency.DurableCommit
 )
 
 var errNotCommitted = errors.New("transaction was rolled back")
@@ -98,7 +99,7 @@ func (b *Inbox) send(ctx context.Context, batch *pgx.Batch) error {
 		}
 		return err
 	}
-	return nil
+	return idempotency.CheckReplicated(conn.Conn())
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }

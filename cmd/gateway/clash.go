@@ -13,6 +13,7 @@ import (
 
 	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/safetext"
 )
 
 // How much of what differs is shown, and how long it is looked for.
@@ -66,14 +67,14 @@ func (c *clash) print(out io.Writer) {
 	}
 	fmt.Fprintln(out, "what differs (- is in the inbox, + was dropped):")
 	for _, d := range c.differences {
-		fmt.Fprintf(out, "  %s\n", harmless(d.Path))
+		fmt.Fprintf(out, "  %s\n", safetext.Line(d.Path))
 		for _, side := range []struct {
 			mark string
 			text *string
 		}{{"-", d.Inbox}, {"+", d.Dropped}} {
 			text := "(absent)"
 			if side.text != nil {
-				text = harmless(*side.text)
+				text = safetext.Line(*side.text)
 			}
 			fmt.Fprintf(out, "    %s %s\n", side.mark, text)
 		}

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -92,9 +90,9 @@ func printConfig(cmd *cobra.Command, cfg configs.Config, problems []error, asJSO
 		}
 		return printJSON(cmd, out)
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	w := newTable(cmd.OutOrStdout())
 	for _, v := range cfg.Redacted() {
-		fmt.Fprintf(w, "%s\t%s\n", v.Name, v.Value)
+		w.row(v.Name, v.Value)
 	}
-	return w.Flush()
+	return w.flush()
 }

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/doctor"
+	"webhook-gateway/internal/safetext"
 	"webhook-gateway/jobs"
 )
 
@@ -138,16 +138,16 @@ func (c *chest) others(cmd *cobra.Command, provider string, mine jobs.Keyring) [
 
 // printDiagnosis shows a diagnosis to people. What came off the wire must not reach a terminal as it is.
 func printDiagnosis(out io.Writer, d diagnosisJSON) error {
-	fmt.Fprintln(out, harmless(d.Name))
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, safetext.Line(d.Name))
+	w := newTable(out)
 	for _, s := range d.Steps {
 		mark := "ok"
 		if !s.OK {
 			mark = "NO"
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", mark, s.Name, harmless(s.Says))
+		w.row("  "+mark, s.Name, s.Says)
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.flush(); err != nil {
 		return err
 	}
 	if d.Accepted {
@@ -160,7 +160,7 @@ func printDiagnosis(out io.Writer, d diagnosisJSON) error {
 		if !c.Proved {
 			how = "likely, not proved"
 		}
-		fmt.Fprintf(out, "  %s (%s): %s\n", c.Code, how, harmless(c.Says))
+		fmt.Fprintf(out, "  %s (%s): %s\n", c.Code, how, safetext.Line(c.Says))
 	}
 	return nil
 }

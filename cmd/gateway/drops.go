@@ -115,12 +115,12 @@ differs from the delivery that the key was claimed for; of every drop, each time
 				case d.Body == nil:
 					return fmt.Errorf("show body: %s", bodyNotKept)
 				}
-				_, err = cmd.OutOrStdout().Write(d.Body)
+				_, err = forBytes(cmd.OutOrStdout()).Write(d.Body)
 				return err
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&rawBody, "body", false, "write the body to stdout, the bytes of the wire and nothing else")
+	cmd.Flags().BoolVar(&rawBody, "body", false, "write the body to stdout, the bytes of the wire and nothing else; a terminal gets its control characters escaped")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }

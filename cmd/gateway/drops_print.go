@@ -9,15 +9,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/drops"
+	"webhook-gateway/internal/safetext"
 )
 
 const bodyNotKept = "the request was not kept: more than 100 drops of its source or job and reason that minute"
@@ -146,13 +145,13 @@ func printDrops(cmd *cobra.Command, list listed, asJSON bool) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no drops")
 		return nil
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RECEIVED\tPROVIDER\tREASON\tCOUNT\tREDRIVEN\tEVENT\tID\tDETAIL")
+	w := newTable(cmd.OutOrStdout())
+	w.row("RECEIVED", "PROVIDER", "REASON", "COUNT", "REDRIVEN", "EVENT", "ID", "DETAIL")
 	for _, k := range list.drops {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", k.ReceivedAt.UTC().Format(time.RFC3339), k.Provider, k.Reason,
-			k.Count, orDash(lastOutcome(list.redrives[k.ID])), orDash(harmless(k.EventType)), k.ID, harmless(k.Detail))
+		w.row(k.ReceivedAt.UTC().Format(time.RFC3339), k.Provider, k.Reason,
+			k.Count, orDash(lastOutcome(list.redrives[k.ID])), orDash(k.EventType), k.ID, k.Detail)
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.flush(); err != nil {
 		return err
 	}
 	if list.more {
@@ -169,34 +168,33 @@ func lastOutcome(redrives []drops.Redrive) string {
 	return string(cmp.Or(redrives[len(redrives)-1].Outcome, "begun"))
 }
 
-// printDrop shows a drop to people. What came off the wire must not reach a terminal as it is: a control
-// sequence in it could rewrite what is on the screen.
+// printDrop shows a drop to people.
 func printDrop(out io.Writer, d shown) error {
 	k := d.Kept
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := newTable(out)
 	for _, line := range [][2]string{
 		{"drop", k.ID.String()},
 		{"reason", string(k.Reason)},
-		{"detail", harmless(k.Detail)},
+		{"detail", k.Detail},
 		{"provider", k.Provider},
 		{"path", dropPath(k)},
 		{"verified by", k.VerifiedBy + " " + k.VerifierID.String()},
 		{"organization", idText(k.OrganizationID)},
 		{"job", idText(k.JobID)},
-		{"delivery key", harmless(k.DeliveryKey)},
-		{"event type", harmless(k.EventType)},
-		{"content hash", harmless(k.RequestHash)},
+		{"delivery key", k.DeliveryKey},
+		{"event type", k.EventType},
+		{"content hash", k.RequestHash},
 		{"request", fmt.Sprintf("%s, position %d", k.RequestID, k.Position)},
 		{"stands for", fmt.Sprintf("%d drops", k.Count)},
 		{"received", k.ReceivedAt.UTC().Format(time.RFC3339Nano)},
 		{"stored", k.StoredAt.UTC().Format(time.RFC3339Nano)},
 	} {
-		fmt.Fprintf(w, "%s\t%s\n", line[0], orDash(line[1]))
+		w.row(line[0], orDash(line[1]))
 	}
 	for _, r := range d.redrives {
-		fmt.Fprintf(w, "driven again\t%s\n", drivenText(r))
+		w.row("driven again", drivenText(r))
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.flush(); err != nil {
 		return err
 	}
 	if d.clash != nil {
@@ -206,12 +204,12 @@ func printDrop(out io.Writer, d shown) error {
 		_, err := fmt.Fprintln(out, "\n"+bodyNotKept)
 		return err
 	}
-	fmt.Fprintf(out, "\ncontent-type: %s\n", harmless(k.ContentType))
+	fmt.Fprintf(out, "\ncontent-type: %s\n", safetext.Line(k.ContentType))
 	if k.ContentEncoding != "" {
-		fmt.Fprintf(out, "content-encoding: %s\n", harmless(k.ContentEncoding))
+		fmt.Fprintf(out, "content-encoding: %s\n", safetext.Line(k.ContentEncoding))
 	}
 	for _, h := range headerPairs(k.Headers) {
-		fmt.Fprintf(out, "%s: %s\n", harmless(h[0]), harmless(h[1]))
+		fmt.Fprintf(out, "%s: %s\n", safetext.Line(h[0]), safetext.Line(h[1]))
 	}
 	fmt.Fprintf(out, "\nbody, %d bytes on the wire:\n\n", len(k.Body))
 	return printBody(out, k)
@@ -219,10 +217,10 @@ func printDrop(out io.Writer, d shown) error {
 
 // drivenText is one time that a drop was driven again, in a line.
 func drivenText(r drops.Redrive) string {
-	text := fmt.Sprintf("%s by %s (%s): %s", r.At.UTC().Format(time.RFC3339), harmless(r.By), harmless(r.Why),
+	text := fmt.Sprintf("%s by %s (%s): %s", r.At.UTC().Format(time.RFC3339), r.By, r.Why,
 		cmp.Or(string(r.Outcome), "begun, and how it ended was not written down"))
 	if r.Detail != "" {
-		text += ", " + harmless(r.Detail)
+		text += ", " + r.Detail
 	}
 	if r.Delivery != uuid.Nil {
 		text += ", as delivery " + r.Delivery.String()
@@ -234,7 +232,7 @@ func drivenText(r drops.Redrive) string {
 func printBody(out io.Writer, k drops.Kept) error {
 	body, whole := inflated(k)
 	if isText(body) {
-		fmt.Fprintf(out, "%s\n", body)
+		fmt.Fprintf(out, "%s\n", unixLines(body))
 		if !whole {
 			fmt.Fprintf(out, "\n(cut after %d bytes; --body writes all of it)\n", maxShownText)
 		}
@@ -277,12 +275,12 @@ func inflate(wire []byte, encoding string, limit int) (body []byte, whole bool) 
 	return body, len(body) <= limit
 }
 
-// isText reports whether the body may be written to a terminal as it is.
+// isText reports whether the body may be written to a terminal as it is, but for the \r before a newline.
 func isText(body []byte) bool {
-	body = bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")) // a bare \r would overwrite its line
+	body = unixLines(body)
 	for len(body) > 0 {
 		r, size := utf8.DecodeRune(body)
-		if r == utf8.RuneError && size == 1 || r != '\n' && r != '\t' && !isHarmless(r) {
+		if r == utf8.RuneError && size == 1 || r != '\n' && r != '\t' && !safetext.Rune(r) {
 			return false
 		}
 		body = body[size:]
@@ -290,24 +288,7 @@ func isText(body []byte) bool {
 	return true
 }
 
-// harmless escapes what must not reach a terminal inside a line.
-func harmless(s string) string {
-	var out strings.Builder
-	for _, r := range s {
-		if isHarmless(r) {
-			out.WriteRune(r)
-		} else {
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-	}
-	return out.String()
-}
-
-// isHarmless allows what is drawn, and the joiners within it. Not controls, nor what turns the direction of
-// the text around it.
-func isHarmless(r rune) bool {
-	return unicode.IsGraphic(r) || unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Bidi_Control, r)
-}
+func unixLines(body []byte) []byte { return bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")) }
 
 // headerPairs reads kept headers. Nothing else writes them, so a form that cannot be read is shown as it is.
 func headerPairs(text string) [][2]string {

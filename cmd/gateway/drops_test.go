@@ -270,7 +270,7 @@ func TestABodyIsShownAsTextOnlyWhenItIsHarmless(t *testing.T) {
 		want     string
 	}{
 		"JSON":                   {[]byte(`{"a":1}`), "", "{\"a\":1}\n"},
-		"lines and tabs":         {[]byte("a\r\n\tb"), "", "a\r\n\tb\n"},
+		"lines and tabs":         {[]byte("a\r\n\tb"), "", "a\n\tb\n"},
 		"joined emoji, no-break": {[]byte("👩\u200d💻\u00a0!"), "", "👩\u200d💻\u00a0!\n"},
 		"gzip":                   {zipped(t, "plain"), "GZIP", "plain\n"},
 		"gzip of a control":      {zipped(t, "\x1b[2J"), "gzip", "00000000  1f 8b"},

@@ -12,6 +12,7 @@ import (
 
 	"webhook-gateway/drops"
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/safetext"
 )
 
 // exportFlags are those of gateway export.
@@ -156,7 +157,7 @@ func (w *captureWriter) write(cmd *cobra.Command, list []*capture.Capture) error
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "scrubbed; kept as words of the protocol, look at them before you commit: %s\n", orDash(harmless(strings.Join(kept, ", "))))
+		fmt.Fprintf(cmd.ErrOrStderr(), "scrubbed; kept as words of the protocol, look at them before you commit: %s\n", orDash(safetext.Line(strings.Join(kept, ", "))))
 	}
 	if err := os.MkdirAll(w.out, 0o700); err != nil {
 		return fmt.Errorf("make --out: %w", err)

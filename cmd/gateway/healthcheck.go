@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"webhook-gateway/internal/safetext"
 )
 
 func healthcheckCommand() *cobra.Command {
@@ -63,7 +65,7 @@ func askReady(ctx context.Context, url string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the answer of %s: %w", url, err)
 	}
-	text := strings.TrimSpace(string(body))
+	text := safetext.Line(strings.TrimSpace(string(body)))
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("%s answers %d: %s", url, resp.StatusCode, text)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/safetext"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 )
@@ -154,7 +155,7 @@ func (f *importFlags) capture(m *capture.Message) (*capture.Capture, error) {
 	origin := capture.Origin{Vendor: p, Signing: v.signingHeaders(), KeepSignature: f.keepSignature, KeepToken: f.keepToken}
 	origin.Source, origin.Job = f.parties(m)
 	if origin.Source == nil && origin.Job == nil && !f.keepSignature {
-		return nil, usagef("%s names no source and no job of a gateway: say whom it was for with --source or --job", harmless(m.Target))
+		return nil, usagef("%s names no source and no job of a gateway: say whom it was for with --source or --job", safetext.Line(m.Target))
 	}
 	if f.receivedAt != "" {
 		m.At, _ = time.Parse(time.RFC3339, f.receivedAt) // it was checked

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,12 +56,12 @@ func printJobs(cmd *cobra.Command, list []jobs.StoredJob, asJSON bool) error {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no jobs; add one with gateway jobs add")
 		return nil
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PROVIDER\tID\tORGANIZATION\tSOURCE\tREFS\tSTATE")
+	w := newTable(cmd.OutOrStdout())
+	w.row("PROVIDER", "ID", "ORGANIZATION", "SOURCE", "REFS", "STATE")
 	for _, j := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", j.Provider, j.ID, j.Organization, secretsOf(j), refsText(j.Pins), stateOf(j))
+		w.row(j.Provider, j.ID, j.Organization, secretsOf(j), refsText(j.Pins), stateOf(j))
 	}
-	return w.Flush()
+	return w.flush()
 }
 
 // secretsOf says whose secrets verify the job's calls.
@@ -88,18 +87,18 @@ func printJob(cmd *cobra.Command, j jobs.StoredJob, asJSON bool) error {
 	if asJSON {
 		return printJSON(cmd, jobOut(j))
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "job\t%s\norganization\t%s\nprovider\t%s\npath\t%s\n", j.ID, j.Organization, j.Provider, jobPath(j.Provider, j.ID))
+	w := newTable(cmd.OutOrStdout())
+	w.pairs("job", j.ID, "organization", j.Organization, "provider", j.Provider, "path", jobPath(j.Provider, j.ID))
 	if j.SourceID != uuid.Nil {
-		fmt.Fprintf(w, "source\t%s\nsource's path\t%s\n", j.Source, sourcePath(j.Provider, j.Source))
+		w.pairs("source", j.Source, "source's path", sourcePath(j.Provider, j.Source))
 	} else {
 		printSecrets(w, j.Secrets, j.RotatingUntil)
 	}
-	fmt.Fprintf(w, "refs\t%s\nstate\t%s\ncreated\t%s\n", refsText(j.Pins), stateOf(j), j.CreatedAt.Format(time.RFC3339))
+	w.pairs("refs", refsText(j.Pins), "state", stateOf(j), "created", j.CreatedAt.Format(time.RFC3339))
 	if j.ClosedAt != nil {
-		fmt.Fprintf(w, "closed\t%s\n", j.ClosedAt.Format(time.RFC3339))
+		w.row("closed", j.ClosedAt.Format(time.RFC3339))
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.flush(); err != nil {
 		return err
 	}
 	if j.SourceID == uuid.Nil && j.Secrets == 0 && j.ClosedAt == nil {

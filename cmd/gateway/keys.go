@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -164,22 +163,21 @@ func printKey(cmd *cobra.Command, e idempotency.Entry) error {
 	if out.RedriveSafe {
 		safe = "yes"
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	row := func(name string, value any) { fmt.Fprintf(w, "%s\t%v\n", name, value) }
-	row("organization", e.Organization)
-	row("scope", e.Scope)
-	row("key", e.Key)
-	row("status", e.Status)
-	row("claimed at", e.ClaimedAt.UTC().Format(time.RFC3339))
-	row("lease left", out.LeaseLeft)
-	row("retention left", out.RetainLeft)
-	row("fingerprint", e.Hash)
-	row("answers for", answersFor(e))
+	w := newTable(cmd.OutOrStdout())
+	w.row("organization", e.Organization)
+	w.row("scope", e.Scope)
+	w.row("key", e.Key)
+	w.row("status", e.Status)
+	w.row("claimed at", e.ClaimedAt.UTC().Format(time.RFC3339))
+	w.row("lease left", out.LeaseLeft)
+	w.row("retention left", out.RetainLeft)
+	w.row("fingerprint", e.Hash)
+	w.row("answers for", answersFor(e))
 	if e.Response != nil {
-		row("response", string(e.Response))
+		w.row("response", string(e.Response))
 	}
-	row("re-drive safe", safe+": "+out.RedriveWhy)
-	return w.Flush()
+	w.row("re-drive safe", safe+": "+out.RedriveWhy)
+	return w.flush()
 }
 
 func printKeys(cmd *cobra.Command, entries []idempotency.Entry, asJSON bool) error {
@@ -194,13 +192,13 @@ func printKeys(cmd *cobra.Command, entries []idempotency.Entry, asJSON bool) err
 		fmt.Fprintln(cmd.ErrOrStderr(), "no keys")
 		return nil
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ORGANIZATION\tSCOPE\tKEY\tSTATUS\tLEASE LEFT\tRETENTION LEFT\tANSWERS FOR")
+	w := newTable(cmd.OutOrStdout())
+	w.row("ORGANIZATION", "SCOPE", "KEY", "STATUS", "LEASE LEFT", "RETENTION LEFT", "ANSWERS FOR")
 	for _, e := range entries {
 		out := keyOut(e)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.Organization, e.Scope, e.Key, e.Status, out.LeaseLeft, out.RetainLeft, answersFor(e))
+		w.row(e.Organization, e.Scope, e.Key, e.Status, out.LeaseLeft, out.RetainLeft, answersFor(e))
 	}
-	return w.Flush()
+	return w.flush()
 }
 
 // answersFor is what a completed key stands for.

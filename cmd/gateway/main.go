@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"webhook-gateway/internal/safetext"
 )
 
 // The exit statuses, for scripts.
@@ -50,7 +52,7 @@ func complain(to io.Writer, err error) {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		fmt.Fprintln(to, "error:", err)
+		fmt.Fprintln(safetext.NewWriter(to), "error:", err)
 	}()
 	select {
 	case <-told:

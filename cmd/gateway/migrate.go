@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -102,15 +101,15 @@ func printStates(cmd *cobra.Command, states []migrations.State, asJSON bool) err
 	if asJSON {
 		return printJSON(cmd, map[string]any{"migrations": out, "pending": pending})
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	w := newTable(cmd.OutOrStdout())
 	for _, m := range out {
 		at := "pending"
 		if m.AppliedAt != nil {
 			at = m.AppliedAt.Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%s\t%s\n", m.Name, at)
+		w.row(m.Name, at)
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.flush(); err != nil {
 		return err
 	}
 	if pending > 0 {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,8 +76,8 @@ func (f *redriveFlags) print(cmd *cobra.Command, plan *redrivePlan) error {
 		return printJSON(cmd, out)
 	}
 	if len(plan.steps) > 0 {
-		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "RECEIVED\tPROVIDER\tREASON\tDROP\tOUTCOME\tDETAIL")
+		w := newTable(cmd.OutOrStdout())
+		w.row("RECEIVED", "PROVIDER", "REASON", "DROP", "OUTCOME", "DETAIL")
 		for _, s := range plan.steps {
 			received, outcome, detail := "", string(s.outcome), s.detail
 			if !s.kept.ReceivedAt.IsZero() {
@@ -87,10 +86,9 @@ func (f *redriveFlags) print(cmd *cobra.Command, plan *redrivePlan) error {
 			if s.refusal != "" {
 				outcome, detail = "refused", s.refusal
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", orDash(received), orDash(s.kept.Provider), orDash(string(s.kept.Reason)),
-				s.kept.ID, orDash(outcome), harmless(detail))
+			w.row(orDash(received), orDash(s.kept.Provider), orDash(string(s.kept.Reason)), s.kept.ID, orDash(outcome), detail)
 		}
-		if err := w.Flush(); err != nil {
+		if err := w.flush(); err != nil {
 			return err
 		}
 	}

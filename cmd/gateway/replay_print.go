@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 
 // progress tells people on a terminal how far it is, until stop is called.
 func (r *replaying) progress(w io.Writer) (stop func()) {
+	w = raw(w)
 	if !isTerminalWriter(w) || r.total < 2 {
 		return func() {}
 	}
@@ -77,8 +77,8 @@ func (r *replaying) print(cmd *cobra.Command, asJSON bool) error {
 		}
 		return printJSON(cmd, out)
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "CAPTURE\tSENT\tANSWERED\tBECAME\tMEDIAN\tMAX\tAS EXPECTED")
+	w := newTable(cmd.OutOrStdout())
+	w.row("CAPTURE", "SENT", "ANSWERED", "BECAME", "MEDIAN", "MAX", "AS EXPECTED")
 	for _, a := range r.acts {
 		median, most := a.durations()
 		became := "-"
@@ -89,10 +89,10 @@ func (r *replaying) print(cmd *cobra.Command, asJSON bool) error {
 		if !a.held() {
 			verdict = "NO: " + strings.Join(a.problems, "; ")
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.1f ms\t%.1f ms\t%s\n", harmless(a.name), len(a.took)+a.errors, a.answered(), became,
-			milliseconds(median), milliseconds(most), harmless(verdict))
+		w.row(a.name, len(a.took)+a.errors, a.answered(), became,
+			fmt.Sprintf("%.1f ms", milliseconds(median)), fmt.Sprintf("%.1f ms", milliseconds(most)), verdict)
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.flush(); err != nil {
 		return err
 	}
 	if r.flags.shuffle {

@@ -17,6 +17,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/safetext"
 )
 
 // streams are what a command talks through: data goes to out, everything else to err.
@@ -48,8 +49,9 @@ func newRoot(s streams) *cobra.Command {
 		},
 	}
 	root.SetIn(s.in)
-	root.SetOut(s.out)
-	root.SetErr(s.err)
+	// What a command prints may come from outside, an error's text too. In one place it is made safe for a terminal.
+	root.SetOut(safetext.NewWriter(s.out))
+	root.SetErr(safetext.NewWriter(s.err))
 	root.PersistentFlags().String("config", "", "YAML file with settings (environment variables win over it)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return withStatus(exitUsage, err) })
 	root.AddCommand(

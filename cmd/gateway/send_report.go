@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"webhook-gateway/internal/safetext"
 	"webhook-gateway/providers"
 )
 
@@ -141,20 +141,22 @@ func (r *report) print(cmd *cobra.Command, asJSON bool) error {
 		}
 		body := "empty body"
 		if a.Body != "" {
-			body = "body: " + a.Body
+			body = "body: " + safetext.Line(a.Body)
 		}
 		fmt.Fprintf(out, "%d %s in %.1f ms, %s\n", a.Status, http.StatusText(a.Status), a.TookMS, body)
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := newTable(out)
 	for _, s := range r.Stored {
-		fmt.Fprintf(w, "\nstored\t%s\norganization\t%s\njob\t%s\ntype\t%s\nkey\t%s\nordering key\t%s\nfingerprint\t%s\ncontent\t%d bytes, %s\nreceived\t%s\nstored at\t%s\n",
-			s.ID, s.Organization, s.Job, s.EventType, s.Key, s.OrderingKey, s.RequestHash, s.Bytes, s.ContentType,
-			s.ReceivedAt.Format(time.RFC3339Nano), s.StoredAt.Format(time.RFC3339Nano))
+		w.gap()
+		w.pairs("stored", s.ID, "organization", s.Organization, "job", s.Job, "type", s.EventType, "key", s.Key,
+			"ordering key", s.OrderingKey, "fingerprint", s.RequestHash, "content", fmt.Sprintf("%d bytes, %s", s.Bytes, s.ContentType),
+			"received", s.ReceivedAt.Format(time.RFC3339Nano), "stored at", s.StoredAt.Format(time.RFC3339Nano))
 	}
 	for _, d := range r.Dropped {
-		fmt.Fprintf(w, "\ndropped\t%s\nreason\t%s %s\ntype\t%s\n", d.ID, d.Reason, d.Detail, d.EventType)
+		w.gap()
+		w.pairs("dropped", d.ID, "reason", d.Reason+" "+d.Detail, "type", d.EventType)
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.flush(); err != nil {
 		return err
 	}
 	return r.printSummary(cmd)

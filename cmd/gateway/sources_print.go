@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,25 +46,24 @@ func printSources(cmd *cobra.Command, list []jobs.StoredSource, asJSON bool) err
 		fmt.Fprintln(cmd.ErrOrStderr(), "no sources; add one with: gateway sources add --provider P --name NAME")
 		return nil
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PROVIDER\tNAME\tPATH\tSECRETS\tJOBS\tREFS\tID")
+	w := newTable(cmd.OutOrStdout())
+	w.row("PROVIDER", "NAME", "PATH", "SECRETS", "JOBS", "REFS", "ID")
 	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\n",
-			s.Provider, s.Name, sourcePath(s.Provider, s.Name), s.Secrets, s.ActiveJobs, refsText(s.Pins), s.ID)
+		w.row(s.Provider, s.Name, sourcePath(s.Provider, s.Name), s.Secrets, s.ActiveJobs, refsText(s.Pins), s.ID)
 	}
-	return w.Flush()
+	return w.flush()
 }
 
 func printSource(cmd *cobra.Command, s jobs.StoredSource, asJSON bool) error {
 	if asJSON {
 		return printJSON(cmd, sourceOut(s))
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "source\t%s\nprovider\t%s\nid\t%s\npath\t%s\nrefs\t%s\nactive jobs\t%d\n",
-		s.Name, s.Provider, s.ID, sourcePath(s.Provider, s.Name), refsText(s.Pins), s.ActiveJobs)
+	w := newTable(cmd.OutOrStdout())
+	w.pairs("source", s.Name, "provider", s.Provider, "id", s.ID, "path", sourcePath(s.Provider, s.Name),
+		"refs", refsText(s.Pins), "active jobs", s.ActiveJobs)
 	printSecrets(w, s.Secrets, s.RotatingUntil)
-	fmt.Fprintf(w, "created\t%s\n", s.CreatedAt.Format(time.RFC3339))
-	if err := w.Flush(); err != nil {
+	w.row("created", s.CreatedAt.Format(time.RFC3339))
+	if err := w.flush(); err != nil {
 		return err
 	}
 	if s.Secrets == 0 {
@@ -75,9 +72,9 @@ func printSource(cmd *cobra.Command, s jobs.StoredSource, asJSON bool) error {
 	return nil
 }
 
-func printSecrets(w io.Writer, secrets int, rotatingUntil *time.Time) {
-	fmt.Fprintf(w, "live secrets\t%d\n", secrets)
+func printSecrets(w table, secrets int, rotatingUntil *time.Time) {
+	w.row("live secrets", secrets)
 	if rotatingUntil != nil {
-		fmt.Fprintf(w, "rotating until\t%s\n", rotatingUntil.Format(time.RFC3339))
+		w.row("rotating until", rotatingUntil.Format(time.RFC3339))
 	}
 }

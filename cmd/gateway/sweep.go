@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -37,12 +36,12 @@ number may run at once, beside all writers. What a bounded pass or a busy table 
 			if asJSON {
 				return printJSON(cmd, map[string]any{"swept": swept})
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "TABLE\tREMOVED\tLEFT")
+			w := newTable(cmd.OutOrStdout())
+			w.row("TABLE", "REMOVED", "LEFT")
 			for _, s := range swept {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Table, counted(s.Table, s.Removed), counted(s.Table, s.Backlog))
+				w.row(s.Table, counted(s.Table, s.Removed), counted(s.Table, s.Backlog))
 			}
-			return w.Flush()
+			return w.flush()
 		},
 	}
 	addJSONFlag(cmd, &asJSON)

@@ -3,6 +3,9 @@ package capture
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
+
+	"webhook-gateway/internal/safetext"
 )
 
 // Curl returns a shell command that sends the capture in folder dir with curl. What is signed anew is signed
@@ -38,13 +41,34 @@ func (c *Capture) Curl(dir, base, path string) (string, error) {
 	return b.String(), nil
 }
 
-// quote makes one word for a shell of any text.
+// quote makes one word for a shell of any text. What a terminal must not get is written in the form $'…' of bash and
+// zsh, byte by byte, so that the command still sends what the capture holds.
 func quote(text string) string {
 	plain := strings.IndexFunc(text, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r))
 	}) < 0
-	if plain && text != "" {
+	switch {
+	case plain && text != "":
 		return text
+	case safetext.Line(text) == text:
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	var b strings.Builder
+	b.WriteString("$'")
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == '\'' || r == '\\':
+			b.WriteString(`\` + text[:size])
+		case safetext.Rune(r) && r != utf8.RuneError:
+			b.WriteString(text[:size])
+		default:
+			for _, c := range []byte(text[:size]) {
+				fmt.Fprintf(&b, `\x%02x`, c)
+			}
+		}
+		text = text[size:]
+	}
+	b.WriteString("'")
+	return b.String()
 }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"webhook-gateway/internal/safetext"
+)
+
+// table aligns rows for people. A cell stays in its place whatever it holds: its newlines and tabs are escaped.
+type table struct{ w *tabwriter.Writer }
+
+func newTable(out io.Writer) table {
+	return table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+}
+
+// row adds a row.
+func (t table) row(cells ...any) {
+	texts := make([]string, len(cells))
+	for i, c := range cells {
+		texts[i] = safetext.Line(fmt.Sprint(c))
+	}
+	fmt.Fprintln(t.w, strings.Join(texts, "\t"))
+}
+
+// pairs adds a row for each name and value.
+func (t table) pairs(namesAndValues ...any) {
+	for i := 0; i+1 < len(namesAndValues); i += 2 {
+		t.row(namesAndValues[i], namesAndValues[i+1])
+	}
+}
+
+// gap ends a block of rows: the next one has its own widths.
+func (t table) gap() { fmt.Fprintln(t.w) }
+
+func (t table) flush() error { return t.w.Flush() }
+
+// forBytes returns where bytes go that must not change; a terminal gets them with their controls escaped all the same.
+func forBytes(w io.Writer) io.Writer {
+	if to := raw(w); !isTerminalWriter(to) {
+		return to
+	}
+	return w
+}
+
+// raw returns the stream behind the one that makes text safe, for bytes that must not change.
+func raw(w io.Writer) io.Writer {
+	if s, ok := w.(*safetext.Writer); ok {
+		return s.Raw()
+	}
+	return w
+}

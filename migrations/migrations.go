@@ -16,9 +16,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"webhook-gateway/internal/pg"
 )
 
 //go:embed sql/*.sql
@@ -56,14 +57,13 @@ type State struct {
 
 // Up applies every pending migration, each in a transaction of its own, and returns those it applied, in
 // their order. When one fails, those before it stay and are returned with the error. Calls from several
-// processes take turns; the later ones find nothing left to do. The session needs a connection to
-// PostgreSQL itself: a pooler that hands out one per transaction loses the lock.
+// processes take turns; the later ones find nothing left to do.
 func Up(ctx context.Context, databaseURL string) ([]Applied, error) {
-	db, err := open(databaseURL)
+	db, pool, err := open(ctx, databaseURL)
 	if err != nil {
 		return nil, err
 	}
-	defer db.Close()
+	defer pool.Close()
 	p, err := provider(db)
 	if err != nil {
 		return nil, err
@@ -89,11 +89,11 @@ const selectApplied = `SELECT version_id, max(tstamp AT TIME ZONE 'UTC')
 // Status returns every migration of this build, in their order. It only reads: a database that was never
 // migrated is left as it is, and nobody's lock is waited for.
 func Status(ctx context.Context, databaseURL string) ([]State, error) {
-	db, err := open(databaseURL)
+	db, pool, err := open(ctx, databaseURL)
 	if err != nil {
 		return nil, err
 	}
-	defer db.Close()
+	defer pool.Close()
 	p, err := provider(db)
 	if err != nil {
 		return nil, err
@@ -134,17 +134,8 @@ func hash(fsys fs.FS) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func open(databaseURL string) (*sql.DB, error) {
-	// pgxpool's parser, so that a URL with pool settings works here as it does for the gateway.
-	cfg, err := pgxpool.ParseConfig(databaseURL)
-	if err != nil {
-		return nil, fmt.Errorf("parse database URL: %w", err)
-	}
-	conn := cfg.ConnConfig
-	conn.RuntimeParams["lock_timeout"] = lockTimeout
-	conn.RuntimeParams["application_name"] = "gateway migrate"
-	conn.RuntimeParams["timezone"] = "UTC" // goose's column has no time zone: it takes the session's
-	return stdlib.OpenDB(*conn), nil
+func open(ctx context.Context, databaseURL string) (*sql.DB, *pgxpool.Pool, error) {
+	return pg.OpenDB(ctx, databaseURL, map[string]string{"lock_timeout": lockTimeout, "application_name": "gateway migrate"})
 }
 
 func provider(db *sql.DB) (*goose.Provider, error) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/devdb"
@@ -33,7 +32,7 @@ func registerSamples(ctx context.Context, url, key string) ([]registration, erro
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.New(ctx, url)
+	pool, err := connect(ctx, url, 1)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the private PostgreSQL: %w", err)
 	}

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/migrations"
@@ -29,9 +26,8 @@ func migrateUpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Apply every pending migration",
-		Long: `Applies every pending migration, each in a transaction of its own. Several may run at once: they take turns.
-It needs a connection to PostgreSQL itself, and not through a pooler that hands one out per transaction.`,
-		Args: atMost(0),
+		Long:  `Applies every pending migration, each in a transaction of its own. Several may run at once: they take turns.`,
+		Args:  atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := settings(cmd, "DATABASE_URL")
 			if err != nil {
@@ -47,7 +43,7 @@ It needs a connection to PostgreSQL itself, and not through a pooler that hands 
 				for _, m := range out {
 					fmt.Fprintln(cmd.ErrOrStderr(), "applied", m.Name)
 				}
-				return unreachable(err)
+				return unconnected(err)
 			}
 			if asJSON {
 				return printJSON(cmd, map[string]any{"applied": out})
@@ -78,7 +74,7 @@ func migrateStatusCommand() *cobra.Command {
 			}
 			states, err := migrations.Status(cmd.Context(), cfg.DatabaseURL.Reveal())
 			if err != nil {
-				return unreachable(err)
+				return unconnected(err)
 			}
 			return printStates(cmd, states, asJSON)
 		},
@@ -116,15 +112,6 @@ func printStates(cmd *cobra.Command, states []migrations.State, asJSON bool) err
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d pending; apply with: gateway migrate up\n", pending)
 	}
 	return nil
-}
-
-// unreachable gives the error of a database that cannot be talked to its exit status.
-func unreachable(err error) error {
-	var refused *pgconn.ConnectError
-	if errors.As(err, &refused) || errors.Is(err, context.DeadlineExceeded) {
-		return withStatus(exitUnreachable, fmt.Errorf("PostgreSQL at DATABASE_URL does not answer: %w", err))
-	}
-	return err
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

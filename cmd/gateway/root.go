@@ -1,22 +1,15 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/configs"
-	"webhook-gateway/idempotency"
 	"webhook-gateway/internal/safetext"
 )
 
@@ -87,59 +80,6 @@ func settings(cmd *cobra.Command, required ...string) (configs.Config, error) {
 		err = cfg.Require(required...)
 	}
 	return cfg, withStatus(exitConfig, err)
-}
-
-// openDatabase connects to DATABASE_URL and makes sure that it answers.
-func openDatabase(ctx context.Context, cmd *cobra.Command) (*pgxpool.Pool, configs.Config, error) {
-	cfg, err := settings(cmd, "DATABASE_URL")
-	if err != nil {
-		return nil, cfg, err
-	}
-	pool, err := connect(ctx, cfg.DatabaseURL.Reveal(), 4)
-	return pool, cfg, err
-}
-
-// connectTimeout is how long one connection may take to be made, unless DATABASE_URL has a connect_timeout.
-const connectTimeout = 5 * time.Second
-
-// connect opens a pool and makes sure that the database answers.
-func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool, error) {
-	poolConfig, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, withStatus(exitConfig, fmt.Errorf("DATABASE_URL cannot be read as a PostgreSQL URL"))
-	}
-	poolConfig.MaxConns = max(poolConfig.MaxConns, connections)
-	if poolConfig.ConnConfig.ConnectTimeout == 0 {
-		// A server that is gone without a word would hold one of the pool's places for each attempt, for ever.
-		poolConfig.ConnConfig.ConnectTimeout = connectTimeout
-	}
-	poolConfig.AfterConnect = noticeOurEnd
-	idempotency.WatchCommits(poolConfig.ConnConfig)
-	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
-	if err != nil {
-		return nil, withStatus(exitUnreachable, fmt.Errorf("connect to PostgreSQL: %w", err))
-	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		// Not pgx's own text: it quotes the URL's user, where a mistyped URL has its password.
-		var failed *pgconn.ConnectError
-		if errors.As(err, &failed) {
-			err = failed.Unwrap()
-		}
-		return nil, withStatus(exitUnreachable, fmt.Errorf("PostgreSQL at DATABASE_URL does not answer: %w", err))
-	}
-	return pool, nil
-}
-
-// noticeOurEnd has the server ask within half a minute whether a silent connection is alive. None of its
-// time-outs runs while it waits for the rest of a batch: a gateway whose network ends in the middle of one
-// would hold the keys in it for two hours, and their deliveries could be stored by nobody.
-func noticeOurEnd(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, `SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3`)
-	if err != nil && ctx.Err() == nil && !conn.IsClosed() {
-		return nil // not every system has them
-	}
-	return err
 }
 
 // printJSON writes exactly one JSON object to stdout.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/internal/pg"
 )
 
 // M is what devdb needs of *testing.M. This package is also part of the gateway's binary, which has no
@@ -62,7 +64,7 @@ func Pool(t T) *pgxpool.Pool {
 
 func open(t T, url string) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(context.Background(), url)
+	pool, err := pg.Open(context.Background(), url, 1) // as the gateway does
 	if err != nil {
 		t.Fatalf("open the test's database: %v", err)
 	}

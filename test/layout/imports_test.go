@@ -25,11 +25,12 @@ var mayImport = map[string][]string{
 	"drops":              {},
 	"jobs":               {},
 	"configs":            {},
-	"migrations":         {},
+	"migrations":         {"internal/pg"},
 	"internal/inbox":     {"idempotency", "drops", "jobs", "providers"},
 	"providers":          {"jobs", "drops", "internal/canonical"},
 	"providers/*":        {"providers", "jobs", "drops", "internal/canonical"},
-	"internal/devdb":     {"migrations"},
+	"internal/devdb":     {"migrations", "internal/pg"},
+	"internal/pg":        {},
 	"internal/capture":   {"drops", "jobs", "providers", "internal/safetext", "internal/scrub"},
 	"internal/scrub":     {},
 	"internal/doctor":    {"internal/capture", "providers"},
@@ -53,7 +54,7 @@ var testsOf = map[string][]string{
 // mayUse says which packages may import a module of others; "tests" means those of any package.
 var mayUse = map[string][]string{
 	"github.com/labstack/echo/v4": {"providers", "cmd/*", "test/*", "tests"},
-	"github.com/jackc/pgx/v5":     {"idempotency", "jobs", "drops", "migrations", "internal/inbox", "internal/devdb", "cmd/*", "test/*", "tests"},
+	"github.com/jackc/pgx/v5":     {"idempotency", "jobs", "drops", "migrations", "internal/inbox", "internal/devdb", "internal/pg", "cmd/*", "test/*", "tests"},
 	"github.com/slack-go/slack":   {"providers/slack", "test/*", "tests"},
 	"github.com/pressly/goose/v3": {"migrations"},
 	"github.com/spf13/cobra":      {"cmd/*"},

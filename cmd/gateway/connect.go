@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+
+	"webhook-gateway/configs"
+	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/pg"
+)
+
+// openDatabase connects to DATABASE_URL and makes sure that it answers.
+func openDatabase(ctx context.Context, cmd *cobra.Command) (*pgxpool.Pool, configs.Config, error) {
+	cfg, err := settings(cmd, "DATABASE_URL")
+	if err != nil {
+		return nil, cfg, err
+	}
+	pool, err := connect(ctx, cfg.DatabaseURL.Reveal(), 4)
+	return pool, cfg, err
+}
+
+// connect opens a pool and makes sure that the database answers and may be used.
+func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool, error) {
+	pool, err := pg.Open(ctx, url, connections, idempotency.WatchCommits)
+	if err != nil {
+		return nil, unconnected(err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, withStatus(exitUnreachable, unconnected(err))
+	}
+	return pool, nil
+}
+
+// unconnected gives the error of a database that cannot be connected to its exit status and words. Other errors
+// stay as they are.
+func unconnected(err error) error {
+	var failed *pgconn.ConnectError
+	switch {
+	case errors.Is(err, pg.ErrSettings):
+		return withStatus(exitConfig, err)
+	case errors.Is(err, pg.ErrUnfit):
+		return withStatus(exitUnreachable, err)
+	case errors.As(err, &failed):
+		// Not pgx's own text: it quotes the URL's user, where a mistyped URL has its password.
+		err = failed.Unwrap()
+	case !errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return withStatus(exitUnreachable, fmt.Errorf("PostgreSQL at DATABASE_URL does not answer: %w", err))
+}

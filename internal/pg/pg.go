@@ -1,0 +1,107 @@
+// Package pg is how the gateway talks to PostgreSQL. Every connection of every command is opened here: the
+// session's settings that the SQL rests on are set once it is connected, whatever the role, the database or
+// the connection string say, and a pooler that cannot keep them is refused by name.
+package pg
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// ErrSettings: the connection string cannot be used as it is. Waiting does not help.
+var ErrSettings = errors.New("DATABASE_URL")
+
+// ErrUnfit: something answers at DATABASE_URL, but it must not be used.
+var ErrUnfit = errors.New("PostgreSQL at DATABASE_URL cannot be used")
+
+// connectTimeout is how long one connection may take to be made, unless the connection string has a
+// connect_timeout. Without it a server that is gone without a word holds one of the pool's places for ever.
+const connectTimeout = 5 * time.Second
+
+// Open returns a pool on the connection string, with room for at least so many connections. It connects to
+// nothing yet. The watches are put on each connection before it is made. The error wraps ErrSettings and never
+// quotes the connection string: it holds a password.
+func Open(ctx context.Context, url string, connections int32, watches ...func(*pgx.ConnConfig)) (*pgxpool.Pool, error) {
+	config, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = max(config.MaxConns, connections)
+	for _, watch := range watches {
+		watch(config.ConnConfig)
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// OpenDB is Open for database/sql, as package migrations needs it. The settings are set on top of the pins.
+// The caller closes the pool; the DB needs no closing.
+func OpenDB(ctx context.Context, url string, settings map[string]string) (*sql.DB, *pgxpool.Pool, error) {
+	config, err := parse(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.MaxConns = max(config.MaxConns, 2) // the lock takes one
+	pin := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := pin(ctx, conn); err != nil {
+			return err
+		}
+		for name, value := range settings {
+			if _, err := conn.Exec(ctx, `SELECT pg_catalog.set_config($1, $2, false)`, name, value); err != nil {
+				return fmt.Errorf("set %s: %w", name, err)
+			}
+		}
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	return stdlib.OpenDBFromPool(pool), pool, nil
+}
+
+func parse(url string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("%w cannot be read as a PostgreSQL URL", ErrSettings)
+	}
+	conn := config.ConnConfig
+	// The statements are written for, and tested with, prepared statements.
+	if mode := conn.DefaultQueryExecMode; mode != pgx.QueryExecModeCacheStatement {
+		return nil, fmt.Errorf("%w has default_query_exec_mode=%s, with which deliveries cannot be stored: leave it out. "+
+			"Where a pooler asks for it, connect to the pooler in session mode, or to PostgreSQL itself", ErrSettings, execMode(mode))
+	}
+	if conn.StatementCacheCapacity <= 0 {
+		return nil, fmt.Errorf("%w has statement_cache_capacity=%d, with which nothing can be stored: leave it out",
+			ErrSettings, conn.StatementCacheCapacity)
+	}
+	if conn.ConnectTimeout == 0 {
+		conn.ConnectTimeout = connectTimeout
+	}
+	s := &sessions{config: conn.Copy()}
+	config.AfterConnect = s.prepare
+	return config, nil
+}
+
+// execMode is a mode as a connection string names it.
+func execMode(mode pgx.QueryExecMode) string {
+	switch mode {
+	case pgx.QueryExecModeCacheDescribe:
+		return "cache_describe"
+	case pgx.QueryExecModeDescribeExec:
+		return "describe_exec"
+	case pgx.QueryExecModeExec:
+		return "exec"
+	case pgx.QueryExecModeSimpleProtocol:
+		return "simple_protocol"
+	default:
+		return mode.String()
+	}
+}

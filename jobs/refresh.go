@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
@@ -15,6 +18,9 @@ const (
 	readSpacing = time.Second / 18
 	// waitAtMost bounds a Refresh: the vendor waits meanwhile.
 	waitAtMost = 2 * time.Second
+	// tries is how many reads may fail before a Refresh does. A read whose connection was cut says nothing of the
+	// server, which may have restarted meanwhile.
+	tries = 3
 )
 
 // errNotRefreshed is what Refresh answers when nothing newer could be read.
@@ -116,6 +122,10 @@ func (d *Directory) Run(ctx context.Context) {
 // report counts a read, and logs when they begin to fail and when they succeed again.
 func (d *Directory) report(err error) {
 	d.metrics.read(err == nil)
+	if connectionLost(err) {
+		// The other connections of the pool were most likely cut as well: the next read must not get one of them.
+		d.pool.Reset()
+	}
 	switch {
 	case err != nil && !d.reader.failing:
 		d.log.Warn("directory cannot be refreshed", slog.Any("err", err))
@@ -125,22 +135,35 @@ func (d *Directory) report(err error) {
 	d.reader.failing = err != nil
 }
 
+// connectionLost reports that a read failed because its connection ended. One that took too long is no such case.
+func connectionLost(err error) bool {
+	var answered *pgconn.PgError
+	if errors.As(err, &answered) {
+		return strings.HasPrefix(answered.Code, "57P") || strings.HasPrefix(answered.Code, "08")
+	}
+	return err != nil && !pgconn.Timeout(err) && !errors.Is(err, context.DeadlineExceeded)
+}
+
 // Refresh returns nil once a read that began after since has succeeded, so that what was committed before
 // since is known. Everybody who waits shares the reads, of which fewer than 20 begin in a second, Run's own
-// included. It fails when that read does, when PostgreSQL does not answer within two seconds, when ctx
-// ends first, and when Run has returned.
+// included. It fails when three reads have, when PostgreSQL does not answer within two seconds, when ctx ends
+// first, and when Run has returned.
 func (d *Directory) Refresh(ctx context.Context, since time.Time) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, waitAtMost, errNotRefreshed)
 	defer cancel()
+	failures, failed := 0, since // of the reads that began after since, and when the last of them began
 	for {
 		d.fresh.mu.Lock()
-		succeeded, failed := d.fresh.succeeded.After(since), d.fresh.failed.After(since)
-		stopped, done := d.fresh.stopped, d.fresh.done
+		if d.fresh.failed.After(failed) {
+			failed = d.fresh.failed
+			failures++
+		}
+		succeeded, stopped, done := d.fresh.succeeded.After(since), d.fresh.stopped, d.fresh.done
 		d.fresh.mu.Unlock()
 		switch {
 		case succeeded:
 			return nil
-		case failed, stopped:
+		case failures == tries, stopped:
 			return errNotRefreshed
 		}
 		select {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -347,5 +348,38 @@ func TestTheDirectoryFollowsAServerThatWasStoppedAndStarted(t *testing.T) {
 	eventually(t, d, "both are known", func() bool { return found(d.SourceByID(first.ID)) && found(d.SourceByID(second.ID)) })
 	if names := d.Sources("slack"); !slices.ContainsFunc(names, func(s *Source) bool { return s.Name == "second" }) {
 		t.Error("the list is not whole")
+	}
+}
+
+// After a restart of the server or a failover the pool holds broken connections.
+func TestARefreshOutlivesBrokenConnections(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	config := b.pool.Config()
+	config.ConnConfig.RuntimeParams["application_name"] = "directory"
+	config.MinConns, config.MaxConns = 8, 8
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	d := NewDirectory(pool, b.keys, slog.New(slog.DiscardHandler), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { d.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	for i := range 5 {
+		if err := d.Refresh(t.Context(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		b.exec(t, `SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'directory'`)
+		source := b.source(t, "slack", fmt.Sprint("s", i))
+		if err := d.Refresh(t.Context(), time.Now()); err != nil {
+			t.Fatalf("after the connections were cut: %v", err)
+		}
+		if _, ok := d.SourceByID(source.ID); !ok {
+			t.Fatal("a source committed before is not known")
+		}
 	}
 }

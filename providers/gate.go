@@ -14,6 +14,10 @@ import (
 // ErrOverloaded is a Settler's answer when its queue is full, and the gate's when it has no room either.
 var ErrOverloaded = errors.New("no room for another request")
 
+// ErrUnconfirmed is the gate's answer when a delivery belongs to no job that is known, or to another one, and it
+// could not be asked whether that has changed.
+var ErrUnconfirmed = errors.New("sources and jobs could not be read anew")
+
 // Settler gives every delivery of a request its ending, durably.
 type Settler interface {
 	// Settle queues the work and returns at once. It answers ErrOverloaded when it cannot take the work,
@@ -93,9 +97,10 @@ type Admission struct {
 }
 
 // Admit takes a request that the vendor has just sent to its endings. It answers ErrOverloaded when the
-// settler has no room, or when there was none to take a large body apart until ctx ended; the deliveries are
-// then counted as failed, a body that was not read for it as one. The caller may stop waiting for the endings
-// at any time: they are counted when the settler knows them.
+// settler has no room, or when there was none to take a large body apart until ctx ended, and ErrUnconfirmed
+// when a drop would rest on what may have changed; the deliveries are then counted as failed, a body that was not
+// read for it as one. The caller may stop waiting for the endings at any time: they are counted when the settler
+// knows them.
 func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Admission, error) {
 	if g.settler.Full() {
 		return g.turnAway(req)
@@ -105,8 +110,12 @@ func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Ad
 	if errors.Is(err, ErrOverloaded) {
 		return g.turnAway(req)
 	}
-	items := g.resolveAll(ctx, req, g.split(req, body, err))
+	items, err := g.resolveAll(ctx, req, g.split(req, body, err))
 	g.ledger.Receive(req.Provider, len(items))
+	if err != nil {
+		g.ledger.End(req.Provider, drops.Tally{Failed: len(items)})
+		return &Admission{Items: items}, err
+	}
 	return g.settle(req, items, deadline)
 }
 
@@ -124,8 +133,9 @@ func (g *Gate) Recover(req *Request, items []Item, deadline time.Time) (*Admissi
 	return g.settle(req, items, deadline)
 }
 
-// Read says where each delivery of a request belongs as things stand now. It counts and stores nothing.
-func (g *Gate) Read(ctx context.Context, req *Request) []Item {
+// Read says where each delivery of a request belongs as things stand now, or answers ErrUnconfirmed. It counts and
+// stores nothing.
+func (g *Gate) Read(ctx context.Context, req *Request) ([]Item, error) {
 	body, leave, err := g.unpack(context.WithoutCancel(ctx), req)
 	defer leave()
 	return g.resolveAll(ctx, req, g.split(req, body, err))
@@ -147,26 +157,29 @@ func (g *Gate) settle(req *Request, items []Item, deadline time.Time) (*Admissio
 	return a, nil
 }
 
-// resolveAll finds each item's job. A job that nobody holds may only be news: the directory is asked once
-// whether it has changed since the request came, before anything is dropped for it.
-func (g *Gate) resolveAll(ctx context.Context, req *Request, items []Item) []Item {
-	unknown := false
+// resolveAll finds each item's job. That an item belongs to no job, or to another one, may only be old news: the
+// directory is asked once whether it has changed since the request came, before anything is dropped for it.
+func (g *Gate) resolveAll(ctx context.Context, req *Request, items []Item) ([]Item, error) {
+	if !g.resolveEach(req, items) {
+		return items, nil
+	}
+	if g.directory.Refresh(ctx, req.ReceivedAt) != nil {
+		return items, ErrUnconfirmed
+	}
+	g.resolveEach(req, items)
+	return items, nil
+}
+
+// resolveEach resolves the items that were read, and reports whether any is to be dropped for what the directory
+// knows.
+func (g *Gate) resolveEach(req *Request, items []Item) (dropped bool) {
 	for i := range items {
-		if items[i].Reason == "" {
+		if items[i].Reason != drops.Malformed {
 			g.resolve(req, &items[i])
-			unknown = unknown || items[i].Reason == drops.UnknownJob
+			dropped = dropped || items[i].Reason != ""
 		}
 	}
-	if !unknown || g.directory.Refresh(ctx, req.ReceivedAt) != nil {
-		return items
-	}
-	for i := range items {
-		if items[i].Reason == drops.UnknownJob {
-			items[i].Reason, items[i].Detail = "", ""
-			g.resolve(req, &items[i])
-		}
-	}
-	return items
+	return dropped
 }
 
 func tally(endings []Ending) drops.Tally {

@@ -26,7 +26,7 @@ func TestReadingARequestAgainSettlesAndCountsNothing(t *testing.T) {
 	req := dropped(source, `[{"id":"1","tenant":"T1"},{"id":"2","tenant":"T2"}]`)
 	d.addJob(jobs.Job{SourceID: source.ID, Pins: []jobs.Identity{{Name: "tenant", Value: "T2"}}})
 
-	items := d.gate.Read(t.Context(), req)
+	items := d.read(t, req)
 	if len(items) != 2 || items[0].Reason != drops.UnknownJob || items[1].Reason != "" || items[1].Position != 1 {
 		t.Errorf("read as %+v, want an unknown job and a delivery", items)
 	}
@@ -40,6 +40,15 @@ func TestReadingARequestAgainSettlesAndCountsNothing(t *testing.T) {
 	}
 }
 
+func (d *door) read(t *testing.T, req *providers.Request) []providers.Item {
+	t.Helper()
+	items, err := d.gate.Read(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return items
+}
+
 func TestWhatIsTakenUpAgainIsCountedAsRecovered(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
@@ -47,7 +56,7 @@ func TestWhatIsTakenUpAgainIsCountedAsRecovered(t *testing.T) {
 	job := d.addJob(jobs.Job{SourceID: source.ID, Pins: []jobs.Identity{{Name: "tenant", Value: "T2"}}})
 	req := dropped(source, `[{"id":"1","tenant":"T1"},{"id":"2","tenant":"T2"},{"id":"3","tenant":"T2"}]`)
 
-	admission, err := d.gate.Recover(req, d.gate.Read(t.Context(), req)[:2], time.Now().Add(time.Second))
+	admission, err := d.gate.Recover(req, d.read(t, req)[:2], time.Now().Add(time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +85,7 @@ func TestWhatCannotBeTakenUpAgainHasFailed(t *testing.T) {
 	source := d.addSource(t, "main", nil, "s3cret")
 	d.settler.settle = func(*providers.Work, func([]providers.Ending)) error { return providers.ErrOverloaded }
 	req := dropped(source, `{"id":"1","tenant":"T1"}`)
-	_, err := d.gate.Recover(req, d.gate.Read(t.Context(), req), time.Now().Add(time.Second))
+	_, err := d.gate.Recover(req, d.read(t, req), time.Now().Add(time.Second))
 	if !errors.Is(err, providers.ErrOverloaded) {
 		t.Errorf("%v, want ErrOverloaded", err)
 	}

@@ -168,7 +168,7 @@ func (r *Receiver) admit(x *exchange, req *Request) error {
 	x.items = admission.Items
 	if err != nil {
 		x.turnedAway = len(x.items) == 0
-		return r.unsettled(x, "overloaded")
+		return r.unsettled(x, whyNotAdmitted(err))
 	}
 	select {
 	case <-admission.Ended:
@@ -186,6 +186,14 @@ func (r *Receiver) admit(x *exchange, req *Request) error {
 		}
 	}
 	return r.ack(x)
+}
+
+// whyNotAdmitted is an error of the gate for the log line.
+func whyNotAdmitted(err error) string {
+	if errors.Is(err, ErrUnconfirmed) {
+		return "unconfirmed"
+	}
+	return "overloaded"
 }
 
 // challenge answers a vendor's GET, on any well-formed URL, whether or not it is held and before any

@@ -3,6 +3,7 @@ package providers_test
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -262,6 +263,53 @@ func TestAnUnknownJobWaitsForTheDirectoryBeforeItIsDropped(t *testing.T) {
 	}
 	if got := d.settler.work[1].Items[0]; got.Reason != drops.UnknownJob {
 		t.Errorf("reason %q, want unknown_job", got.Reason)
+	}
+}
+
+// A drop is acknowledged for good. What it rests on must not be older than the call.
+func TestADropIsConfirmedFirst(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, body string }{
+		{"a tenant that no job pins", `{"id":"1","tenant":"T2"}`},
+		{"another application than the source pins", `{"id":"1","tenant":"T1","app":"B"}`},
+		{"one of a batch", `[{"id":"1","tenant":"T1"},{"id":"2","tenant":"T2"}]`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDoor(t)
+			source := d.addSource(t, "main", []jobs.Identity{{Name: "app", Value: "A"}}, "s3cret")
+			d.addJob(jobs.Job{SourceID: source.ID, Pins: []jobs.Identity{{Name: "tenant", Value: "T1"}}})
+			d.onRefresh = func(*directory) error { return errors.New("connection cut") }
+			if got := d.send("/webhooks/acme/sources/main", "s3cret", tt.body); got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
+				t.Errorf("answered %d %v, want 503", got.Code, got.Header())
+			}
+			if len(d.settler.work) != 0 {
+				t.Error("it was settled all the same")
+			}
+			received, failed := d.metric(t, "gateway_deliveries_received_total", "acme"), d.metric(t, "gateway_deliveries_failed_total", "acme")
+			if received == 0 || received != failed {
+				t.Errorf("%v received and %v failed", received, failed)
+			}
+			d.onRefresh = nil
+			if got := d.send("/webhooks/acme/sources/main", "s3cret", tt.body); got.Code != http.StatusOK {
+				t.Errorf("answered %d once it is confirmed, want 200", got.Code)
+			}
+		})
+	}
+}
+
+func TestAMismatchOfJobsWaitsForTheDirectory(t *testing.T) {
+	t.Parallel()
+	d := newDoor(t)
+	source := d.addSource(t, "main", []jobs.Identity{{Name: "app", Value: "A"}}, "s3cret")
+	job := d.addJob(jobs.Job{SourceID: source.ID, Pins: []jobs.Identity{{Name: "tenant", Value: "T1"}}})
+	d.onRefresh = func(*directory) error {
+		source.Pins = []jobs.Identity{{Name: "app", Value: "B"}}
+		return nil
+	}
+	d.send("/webhooks/acme/sources/main", "s3cret", `{"id":"1","tenant":"T1","app":"B"}`)
+	if got := d.settler.work[0].Items[0]; got.Reason != "" || got.Job != job.ID {
+		t.Errorf("dropped as %q, although the pin was corrected before the call", got.Reason)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 // a job's own secret reaches that job.
 func (g *Gate) resolve(req *Request, item *Item) {
 	job, reason, detail := g.find(req, &item.Delivery)
+	item.Job, item.Organization = uuid.Nil, uuid.Nil
 	if job != nil {
 		item.Job, item.Organization = job.ID, job.Organization
 	}

@@ -225,7 +225,10 @@ func (r *redriver) read(ctx context.Context, some []*keptRequest) error {
 		if k.req, err = requestOf(whole); err != nil {
 			return err
 		}
-		items := r.gate.Read(ctx, k.req)
+		items, err := r.gate.Read(ctx, k.req)
+		if err != nil {
+			return err
+		}
 		for _, s := range k.steps {
 			s.take(k.req, items)
 		}

@@ -2,14 +2,19 @@ package inbox_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"webhook-gateway/internal/devdb"
 )
 
 // readingQuery is the query that docs/reading.md tells people to use.
@@ -27,32 +32,36 @@ func readingQuery(t *testing.T) string {
 	return strings.TrimSuffix(strings.TrimSpace(query), ";")
 }
 
-func TestAReaderSkipsNoRowThatCommitsLate(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, defaults)
-	ctx := context.Background()
-	query := readingQuery(t)
-
+// reader follows the inbox with that query: each call returns the vendor's ids on the next page.
+func (w *world) reader() (read func() []string) {
+	query := readingQuery(w.t)
 	xid, id := "0", uuid.Nil
-	read := func() (keys []string) {
-		t.Helper()
-		rows, err := w.pool.Query(ctx, query, xid, id)
+	return func() (ids []string) {
+		w.t.Helper()
+		rows, err := w.pool.Query(context.Background(), query, xid, id)
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		for rows.Next() {
 			values, err := rows.Values()
 			if err != nil {
-				t.Fatal(err)
+				w.t.Fatal(err)
 			}
 			xid, id = values[0].(string), values[1].([16]byte)
-			keys = append(keys, strings.TrimPrefix(values[5].(string), w.job.String()+"/"))
+			ids = append(ids, strings.TrimPrefix(values[5].(string), w.job.String()+"/"))
 		}
 		if rows.Err() != nil {
-			t.Fatal(rows.Err())
+			w.t.Fatal(rows.Err())
 		}
-		return keys
+		return ids
 	}
+}
+
+func TestAReaderSkipsNoRowThatCommitsLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, defaults)
+	ctx := context.Background()
+	read := w.reader()
 	insert := func(tx pgx.Tx, key string) {
 		t.Helper()
 		_, err := tx.Exec(ctx, `INSERT INTO agent.webhook_deliveries
@@ -94,5 +103,36 @@ func TestAReaderSkipsNoRowThatCommitsLate(t *testing.T) {
 	}
 	if got := read(); len(got) != 0 {
 		t.Errorf("read %v twice", got)
+	}
+}
+
+// A fifth digit comes to the transaction ids while a reader is more than a page behind.
+func TestReaderFollowsTransactionIDsPast9999(t *testing.T) {
+	t.Parallel()
+	w := worldOn(t, devdb.NewServer(t, devdb.Options{Settings: map[string]string{"autovacuum": "off"}}).URL(devdb.Database), defaults)
+	const before, after = 250, 600 // rows on both sides of 10,000: one page cannot hold the later ones
+	w.exec(fmt.Sprintf(`DO $$ BEGIN
+	  WHILE pg_current_xact_id()::text::bigint < %d LOOP COMMIT; END LOOP;
+	END $$`, 10_000-before-1))
+	w.exec(fmt.Sprintf(`DO $$ BEGIN
+	  FOR n IN 1..%d LOOP
+	    INSERT INTO agent.webhook_deliveries
+	      (id, organization_id, provider, job_id, delivery_key, event_type, request_hash, headers, content_type, content_encoding, body, ordering_key, received_at)
+	    VALUES (gen_random_uuid(), '%s', 'slack', '%s', pg_current_xact_id(), '', '', '[]', '', '', '', '', now());
+	    COMMIT;
+	  END LOOP;
+	END $$`, before+after, w.org, w.job))
+	var want []string
+	for xid := 10_000 - before; xid < 10_000+after; xid++ {
+		want = append(want, strconv.Itoa(xid))
+	}
+
+	read := w.reader()
+	var got []string
+	for page := read(); len(page) > 0; page = read() {
+		got = append(got, page...)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the reader's transactions (-committed +read):\n%s", diff)
 	}
 }

@@ -90,10 +90,10 @@ type answers struct {
 }
 
 const follow = `
-SELECT xid::text, id, organization_id, delivery_key, body
-  FROM agent.webhook_deliveries
- WHERE (xid, id) > ($1::text::xid8, $2::uuid) AND xid < pg_snapshot_xmin(pg_current_snapshot()) AND organization_id = $3
- ORDER BY xid, id`
+SELECT d.xid::text, d.id, d.organization_id, d.delivery_key, d.body
+  FROM agent.webhook_deliveries AS d
+ WHERE (d.xid, d.id) > ($1::text::xid8, $2::uuid) AND d.xid < pg_snapshot_xmin(pg_current_snapshot()) AND d.organization_id = $3
+ ORDER BY d.xid, d.id`
 
 // consume reads the inbox from its beginning and makes every effect, and returns the answers by delivery.
 func (c *consumer) consume(t testing.TB) map[string]answers {

@@ -177,10 +177,10 @@ type town struct {
 }
 
 const newRows = `
-SELECT xid::text, id, delivery_key, event_type, ordering_key, request_hash, body
-  FROM agent.webhook_deliveries
- WHERE job_id = ANY($1) AND (xid, id) > ($2::text::xid8, $3::uuid)
- ORDER BY xid, id`
+SELECT d.xid::text, d.id, d.delivery_key, d.event_type, d.ordering_key, d.request_hash, d.body
+  FROM agent.webhook_deliveries AS d
+ WHERE d.job_id = ANY($1) AND (d.xid, d.id) > ($2::text::xid8, $3::uuid)
+ ORDER BY d.xid, d.id`
 
 // Seen implements Watch.
 func (w *town) Seen(t testing.TB) Seen {

@@ -37,8 +37,8 @@ type holdings struct {
 	named     map[sourceName]*Source
 	newest    map[string][]*Source // per provider, newest first, MaxTried at most; replaced, never written to
 	jobs      map[uuid.UUID]*Job   // closed ones too
-	tenants   map[tenant]*Job      // active ones alone
-	fallbacks map[uuid.UUID]*Job   // by source
+	tenants   map[tenant]*Job      // a closed one where none is active
+	fallbacks map[uuid.UUID]*Job   // by source; a closed one where none is active
 }
 
 type sourceName struct{ provider, name string }
@@ -109,7 +109,7 @@ func (d *Directory) Sources(provider string) []*Source {
 	return d.held.newest[provider]
 }
 
-// JobFor returns the source's active job that pins the tenant.
+// JobFor returns the source's job that pins the tenant: a closed one where none is active.
 func (d *Directory) JobFor(source uuid.UUID, identity Identity) (*Job, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -117,7 +117,7 @@ func (d *Directory) JobFor(source uuid.UUID, identity Identity) (*Job, bool) {
 	return job, ok
 }
 
-// Fallback returns the source's active fallback job.
+// Fallback returns the source's fallback job: a closed one where none is active.
 func (d *Directory) Fallback(source uuid.UUID) (*Job, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -153,13 +153,15 @@ func (h *holdings) apply(c *changes) {
 	}
 	for _, job := range c.jobs {
 		h.jobs[job.ID] = job
-		if job.Closed || job.OwnSecrets() {
+		if job.OwnSecrets() {
 			continue
 		}
 		for _, pin := range job.Pins {
-			h.tenants[tenant{job.SourceID, pin}] = job
+			if at := (tenant{job.SourceID, pin}); job.replaces(h.tenants[at]) {
+				h.tenants[at] = job
+			}
 		}
-		if job.Fallback {
+		if job.Fallback && job.replaces(h.fallbacks[job.SourceID]) {
 			h.fallbacks[job.SourceID] = job
 		}
 	}

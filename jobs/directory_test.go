@@ -113,8 +113,11 @@ func TestAClosedJobIsKnownAndTakesNothing(t *testing.T) {
 	if job, _ := d.Job("slack", own.ID); !job.Keyring.Verify(func(s string) bool { return s == "own" }).Matched {
 		t.Error("its own secret verifies no more")
 	}
-	if found(d.JobFor(main.ID, Identity{"team_id", "T1"})) || found(d.Fallback(main.ID)) {
-		t.Error("it still takes deliveries")
+	if job, ok := d.JobFor(main.ID, Identity{"team_id", "T1"}); !ok || job.ID != first.ID || !job.Closed {
+		t.Errorf("tenant: got %+v, %v, want the closed job", job, ok)
+	}
+	if job, ok := d.Fallback(main.ID); !ok || job.ID != first.ID || !job.Closed {
+		t.Errorf("fallback: got %+v, %v, want the closed job", job, ok)
 	}
 
 	// The tenant moves to another job, all in one read.
@@ -125,11 +128,13 @@ func TestAClosedJobIsKnownAndTakesNothing(t *testing.T) {
 	}
 	last := b.job(t, NewJob{Provider: "slack", Source: "main", Pins: team("T1"), Fallback: true})
 	refresh(t, d)
-	if job, ok := d.JobFor(main.ID, Identity{"team_id", "T1"}); !ok || job.ID != last.ID {
-		t.Errorf("tenant: got %+v, %v", job, ok)
-	}
-	if job, ok := d.Fallback(main.ID); !ok || job.ID != last.ID {
-		t.Errorf("fallback: got %+v, %v", job, ok)
+	for _, d := range []*Directory{d, b.directory(t)} { // by what changed, and by everything at once
+		if job, ok := d.JobFor(main.ID, Identity{"team_id", "T1"}); !ok || job.ID != last.ID || job.Closed {
+			t.Errorf("tenant: got %+v, %v, want the active job", job, ok)
+		}
+		if job, ok := d.Fallback(main.ID); !ok || job.ID != last.ID || job.Closed {
+			t.Errorf("fallback: got %+v, %v, want the active job", job, ok)
+		}
 	}
 }
 
@@ -230,7 +235,7 @@ func TestAChangeIsSeenByAnotherGatewayWithinASecond(t *testing.T) {
 	if err := b.CloseJob(ctx, job.ID); err != nil {
 		t.Fatal(err)
 	}
-	within("a closed job", func() bool { return !found(d.JobFor(main.ID, Identity{"team_id", "T1"})) })
+	within("a closed job", func() bool { job, ok := d.JobFor(main.ID, Identity{"team_id", "T1"}); return ok && job.Closed })
 	if err := b.RemoveSource(ctx, "slack", "main"); err != nil {
 		t.Fatal(err)
 	}

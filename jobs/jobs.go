@@ -4,6 +4,7 @@
 package jobs
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,3 +65,12 @@ type Job struct {
 
 // OwnSecrets reports whether the job holds its own secrets and belongs to no source.
 func (j *Job) OwnSecrets() bool { return j.SourceID == uuid.Nil }
+
+// replaces reports whether j, and not the other job of the same tenant, is found for it: an active job before
+// a closed one, a newer before an older. There may be no other.
+func (j *Job) replaces(other *Job) bool {
+	if other == nil || j.Closed != other.Closed {
+		return other == nil || other.Closed
+	}
+	return bytes.Compare(j.ID[:], other.ID[:]) > 0
+}

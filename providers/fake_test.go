@@ -148,12 +148,17 @@ func (d *directory) Fallback(source uuid.UUID) (*jobs.Job, bool) {
 func (d *directory) job(is func(*jobs.Job) bool) (*jobs.Job, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	var closed *jobs.Job
 	for _, j := range d.jobs {
-		if !j.Closed && is(j) {
+		switch {
+		case !is(j):
+		case j.Closed:
+			closed = j
+		default:
 			return j, true
 		}
 	}
-	return nil, false
+	return closed, closed != nil
 }
 
 func (d *directory) Refresh(ctx context.Context, _ time.Time) error {

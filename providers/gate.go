@@ -58,6 +58,7 @@ type Directory interface {
 	Source(provider, name string) (*jobs.Source, bool)
 	SourceByID(id uuid.UUID) (*jobs.Source, bool)
 	Sources(provider string) []*jobs.Source
+	// JobFor and Fallback answer a closed job where none is active.
 	JobFor(source uuid.UUID, tenant jobs.Identity) (*jobs.Job, bool)
 	Fallback(source uuid.UUID) (*jobs.Job, bool)
 	// Refresh returns once the directory is as fresh as since, or says why it cannot be.

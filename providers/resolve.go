@@ -79,16 +79,24 @@ func (g *Gate) findOnSourceURL(req *Request, d *Delivery, source *jobs.Source) (
 		return nil, drops.JobMismatch, "the body names another " + pin + " than the source"
 	}
 	if (d.Tenant == jobs.Identity{}) {
-		if job, ok := g.directory.Fallback(source.ID); ok {
-			return job, "", ""
+		job, ok := g.directory.Fallback(source.ID)
+		switch {
+		case !ok:
+			return nil, drops.UnknownJob, "the body names no tenant and the source has no fallback job"
+		case job.Closed:
+			return job, drops.UnknownJob, "the body names no tenant and the source's fallback job is closed"
 		}
-		return nil, drops.UnknownJob, "the body names no tenant and the source has no fallback job"
-	}
-	// A tenant that is named but not registered never reaches the fallback: it is somebody else's.
-	if job, ok := g.directory.JobFor(source.ID, d.Tenant); ok {
 		return job, "", ""
 	}
-	return nil, drops.UnknownJob, "no job of the source pins the " + d.Tenant.Name + " that the body names"
+	// A tenant that is named but not registered never reaches the fallback: it is somebody else's.
+	job, ok := g.directory.JobFor(source.ID, d.Tenant)
+	switch {
+	case !ok:
+		return nil, drops.UnknownJob, "no job of the source pins the " + d.Tenant.Name + " that the body names"
+	case job.Closed:
+		return job, drops.UnknownJob, "the job that pins the " + d.Tenant.Name + " is closed"
+	}
+	return job, "", ""
 }
 
 // contradiction returns the name of a pinned identity for which the body names only other values.

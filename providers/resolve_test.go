@@ -129,6 +129,39 @@ func TestEveryCombinationOfSecretURLAndTenant(t *testing.T) {
 	}
 }
 
+func TestUnknownJobDetail(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	lapsed := w.addSource(t, "lapsed", nil, "lapsed")
+	fallback := w.addJob(jobs.Job{SourceID: lapsed.ID, Pins: []jobs.Identity{{Name: "tenant", Value: "T1"}}, Fallback: true, Closed: true})
+	for _, tt := range []struct {
+		name, path, secret, body string
+		job                      *jobs.Job
+		want                     string
+	}{
+		{"tenant unknown", "sources/main", "main", `{"id":"1","tenant":"TX"}`, nil, "no job of the source pins the tenant that the body names"},
+		{"tenant's job closed", "sources/main", "main", `{"id":"1","tenant":"TC"}`, w.closed, "the job that pins the tenant is closed"},
+		{"no fallback", "sources/other", "other", `{"id":"1"}`, nil, "the body names no tenant and the source has no fallback job"},
+		{"fallback closed", "sources/lapsed", "lapsed", `{"id":"1"}`, fallback, "the body names no tenant and the source's fallback job is closed"},
+		{"job unknown", uuid.NewString(), "main", `{"id":"1","tenant":"T1"}`, nil, "no such job"},
+		{"job closed", w.closed.ID.String(), "main", `{"id":"1","tenant":"TC"}`, w.closed, "the job is closed"},
+		{"own job closed", w.ownClosed.ID.String(), "gone", `{"id":"1"}`, w.ownClosed, "the job is closed"},
+		{"source unknown", "sources/nobody", "main", `{"id":"1","tenant":"T1"}`, nil, "no such source"},
+	} {
+		if got := w.end("/webhooks/acme/"+tt.path, tt.secret, tt.body); got != unknown {
+			t.Errorf("%s: ended as %s, want %s", tt.name, got, unknown)
+		}
+		item := w.settler.work[len(w.settler.work)-1].Items[0]
+		var job, organization uuid.UUID
+		if tt.job != nil {
+			job, organization = tt.job.ID, tt.job.Organization
+		}
+		if item.Detail != tt.want || item.Job != job || item.Organization != organization {
+			t.Errorf("%s: detail %q of job %s in organization %s, want %q of %s in %s", tt.name, item.Detail, item.Job, item.Organization, tt.want, job, organization)
+		}
+	}
+}
+
 func TestAPinnedApplicationIsContradictedOnlyByAnother(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)

@@ -130,11 +130,13 @@ func (l *ledger) jobOf(c *capture.Capture, tenant jobs.Identity) *jobs.Job {
 	if source == nil {
 		return nil
 	}
+	job, ok := l.db.directory.JobFor(source.ID, tenant)
 	if (tenant == jobs.Identity{}) {
-		job, _ := l.db.directory.Fallback(source.ID)
-		return job
+		job, ok = l.db.directory.Fallback(source.ID)
 	}
-	job, _ := l.db.directory.JobFor(source.ID, tenant)
+	if !ok || job.Closed {
+		return nil
+	}
 	return job
 }
 

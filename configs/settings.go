@@ -60,7 +60,7 @@ func table() []setting {
 			missing: "make one with: openssl rand -base64 32",
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_STATE_DIR", Help: "Folder for what a gateway keeps on local disk; made (0700) if it is missing. Default: $XDG_STATE_HOME/gateway, else ~/.local/state/gateway, for root /var/lib/gateway."},
+			Setting: Setting{Name: "GATEWAY_STATE_DIR", Help: "Folder on local disk that serve makes (0700) if it is missing; this version keeps nothing in it. Default: $XDG_STATE_HOME/gateway, else ~/.local/state/gateway, for root /var/lib/gateway."},
 			check:   func(c *Config) error { return absolute(c.StateDir) },
 		},
 		{

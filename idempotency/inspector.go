@@ -59,7 +59,7 @@ const entryColumns = `organization_id, scope, key, id, status, request_hash, coa
 const showSQL = `SELECT ` + entryColumns + `, response::text
 	FROM agent.idempotency_keys WHERE organization_id = $1 AND scope = $2 AND key = $3`
 
-// Show returns the entry of a key as it stands in a log line or a span, with its stored response; nil when
+// Show returns the entry of a key as an Observer logged it, with its stored response; nil when
 // there is none.
 func (i *Inspector) Show(ctx context.Context, organization uuid.UUID, scope, key string) (*Entry, error) {
 	rows, err := i.db.Query(ctx, showSQL, organization, scope, key)

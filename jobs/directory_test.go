@@ -414,7 +414,9 @@ func TestASecretThatCannotBeOpenedIsLoggedOnceAndCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	moved := b.job(t, NewJob{Provider: "slack"})
-	b.exec(t, `UPDATE agent.provider_jobs SET secrets = (SELECT secrets[2:2] FROM agent.provider_sources WHERE id = $1) WHERE id = $2`, mixed.ID, moved.ID)
+	closed := b.job(t, NewJob{Provider: "slack"}) // it takes nothing, and is not counted
+	b.exec(t, `UPDATE agent.provider_jobs SET secrets = (SELECT secrets[2:2] FROM agent.provider_sources WHERE id = $1),
+		closed_at = CASE id WHEN $3 THEN now() END WHERE id IN ($2, $3)`, mixed.ID, moved.ID, closed.ID)
 
 	var logged bytes.Buffer
 	d := b.reads(t, slog.New(slog.NewJSONHandler(&logged, nil)))

@@ -192,7 +192,7 @@ func (d *Directory) add(c *changes, l *row) error {
 	return nil
 }
 
-// keyring opens a row's secrets. One that cannot be opened is logged once, and counted.
+// keyring opens a row's secrets. One that cannot be opened is logged once, and counted, but of a closed job.
 func (d *Directory) keyring(c *changes, l *row) Keyring {
 	kind, table := VerifierKind(l.kind), tableOf(VerifierKind(l.kind)).name
 	var k Keyring
@@ -204,13 +204,17 @@ func (d *Directory) keyring(c *changes, l *row) Keyring {
 		}
 		k.Unopened++
 		k.CurrentSealed = k.CurrentSealed || i == 0
-		if k.Unopened == 1 && d.reader.unopened[l.id] == 0 {
+		if k.Unopened == 1 && !l.ended && d.reader.unopened[l.id] == 0 {
 			id, _ := sealedWith(sealed)
 			d.log.Error("secret cannot be opened", slog.String("holder", string(kind)), slog.String("id", l.id.String()),
 				slog.String("key_id", id.String()), slog.Any("err", err))
 		}
 	}
-	d.unopened(c, l.id, k.Unopened)
+	if l.ended { // its calls are dropped anyway
+		d.unopened(c, l.id, 0)
+	} else {
+		d.unopened(c, l.id, k.Unopened)
+	}
 	if l.rotating > 0 {
 		// Counted from here by this machine's monotonic clock: how its time of day differs from the
 		// database's does not matter.

@@ -14,8 +14,9 @@ import (
 func keysCommand() *cobra.Command {
 	cmd := group("keys", "Idempotency keys: what was done, what is in flight, what is stuck",
 		keysShowCommand(), keysListCommand(), keysStuckCommand())
-	cmd.Long = `A key says that an effect was made, or that a worker is making it. An operator finds a key in a log line or on a
-span, and asks here whether its command may be sent again. Nothing here writes.`
+	cmd.Long = `A key says that an effect was made, or that a worker is making it. An operator takes a tool's key
+from its worker's log, or a webhook's from delivery_key, and asks here whether its command may be sent again. Nothing
+here writes.`
 	return cmd
 }
 
@@ -48,7 +49,7 @@ func keysShowCommand() *cobra.Command {
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("give the key as it stands in the log line or on the span")
+				return usagef("give the key as the worker logged it, or the delivery_key of a webhook")
 			}
 			org, err := parseID("--organization", organization)
 			if err != nil {

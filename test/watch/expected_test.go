@@ -230,6 +230,8 @@ func (l *live) rules() map[string]series {
 	rising := func(reason drops.Reason) series {
 		return series{"provider=nylas,reason=" + string(reason): about(float64(n.Dropped[reason]))}
 	}
+	usual := each("provider=nylas,reason=", nil, drops.Reasons(), func(int) is { return exactly(0) })
+	usual["provider=nylas,reason=unknown_job"] = exactly(0.5) // as history says
 	return map[string]series{
 		"provider:gateway_deliveries_received:rate5m":              l.providers(func(s *Sent) is { return perSecond(s.Received()) }),
 		"provider:gateway_deliveries_accepted:rate5m":              l.providers(func(s *Sent) is { return perSecond(s.Accepted) }),
@@ -237,6 +239,7 @@ func (l *live) rules() map[string]series {
 		"provider_reason:gateway_deliveries_dropped:ratio_rate5m":  l.share(),
 		"provider_reason:gateway_deliveries_dropped:ratio_rate30m": l.share(),
 		"provider_reason:gateway_deliveries_dropped:ratio_rate1d":  l.share(),
+		"provider_reason:gateway_deliveries_dropped:ratio_usual":   usual,
 		"provider:gateway_vendor_answers:rate5m":                   l.providers(func(s *Sent) is { return about(answered(s) / 300) }),
 		"provider_reason:gateway_requests_rejected:rate5m":         rejectRates,
 		"provider_reason:gateway_requests_rejected:ratio_rate5m":   rejectShares,
@@ -265,6 +268,7 @@ func (l *live) rules() map[string]series {
 		"GatewaySweepStalled":         {},
 		"GatewayInboxDayMissing":      {},
 		"GatewayLogLost":              {},
+		"GatewaySecretsUnopened":      {},
 		"GatewayDown":                 {"instance=" + deadGateway + ",job=gateway": exactly(0)},
 	}
 }

@@ -89,16 +89,27 @@ func (b *Inbox) tryAlone(rows []*row, decide bool) (again, decideNext bool, err 
 			judged = b.judge(r, verdicts[i])
 		}
 		return judged != ended, judged == toDecide, nil
-	case isRefusal(err) && len(rows) > 1:
-		b.later(rows[:len(rows)/2], false)
-		b.later(rows[len(rows)/2:], false)
-		return false, false, nil
 	case isRefusal(err):
-		return b.refuse(first, err), decide, nil
+		return false, decide, b.refusedAlone(rows, err)
 	case isMissingDay(err) && b.makeDay():
 		return true, decide, nil
 	}
 	return false, decide, err
+}
+
+// refusedAlone sends rows whose data PostgreSQL refuses on their way: each half by itself, a single one as a malformed
+// drop. An error says that the data may not be at fault, and time may mend it.
+func (b *Inbox) refusedAlone(rows []*row, refusal error) error {
+	if err := b.probe(rows); err != nil {
+		return err
+	}
+	if len(rows) > 1 {
+		b.later(rows[:len(rows)/2], false)
+		b.later(rows[len(rows)/2:], false)
+	} else if b.refuse(rows[0], refusal) {
+		b.later(rows, false)
+	}
+	return nil
 }
 
 func (b *Inbox) giveUp(rows []*row, err error) {

@@ -11,6 +11,7 @@ type metrics struct {
 	batch    prometheus.Histogram
 	duration prometheus.Histogram
 	claims   *prometheus.CounterVec
+	faults   prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, providers []string) *metrics {
@@ -30,6 +31,10 @@ func newMetrics(reg prometheus.Registerer, providers []string) *metrics {
 			Name: "gateway_claims_total",
 			Help: "Idempotency keys claimed at the door, by what the claim found.",
 		}, []string{"scope", "outcome"}),
+		faults: f.NewCounter(prometheus.CounterOpts{
+			Name: "gateway_settle_faults_total",
+			Help: "Times PostgreSQL refused a delivery, and a known-good one too: the schema, a trigger or the session is at fault. Alert on any.",
+		}),
 	}
 	for _, provider := range providers {
 		for _, outcome := range []idempotency.Kind{

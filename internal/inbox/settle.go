@@ -20,21 +20,36 @@ func (b *Inbox) settle(rows []*row) {
 	case err == nil:
 		b.metrics.batch.Observe(float64(len(rows)))
 		b.settle(b.conclude(rows, verdicts))
-	case isRefusal(err) && len(rows) > 1:
-		// One delivery's data is refused: halve until it stands alone. Its neighbours are unharmed.
-		b.settle(rows[:len(rows)/2])
-		b.settle(rows[len(rows)/2:])
 	case isRefusal(err):
-		if b.refuse(rows[0], err) {
-			b.settle(rows)
-		}
+		b.settleRefused(rows, err)
 	case isMissingDay(err) && b.makeDay():
 		b.settle(rows)
 	default:
-		b.log.Warn("batch not settled, its deliveries are settled alone", "deliveries", len(rows), "err", err)
-		for _, together := range apart(rows) {
-			b.later(together, false)
-		}
+		b.settleApart(rows, err)
+	}
+}
+
+// settleRefused halves the rows until the one whose data PostgreSQL refuses stands alone. Its neighbours are unharmed.
+func (b *Inbox) settleRefused(rows []*row, refusal error) {
+	if err := b.probe(rows); err != nil {
+		b.settleApart(rows, err)
+		return
+	}
+	if len(rows) > 1 {
+		b.settle(rows[:len(rows)/2])
+		b.settle(rows[len(rows)/2:])
+		return
+	}
+	if b.refuse(rows[0], refusal) {
+		b.settle(rows)
+	}
+}
+
+// settleApart settles rows beside the batches, after an error that says nothing of any of them.
+func (b *Inbox) settleApart(rows []*row, err error) {
+	b.log.Warn("batch not settled, its deliveries are settled alone", "deliveries", len(rows), "err", err)
+	for _, together := range apart(rows) {
+		b.later(together, false)
 	}
 }
 

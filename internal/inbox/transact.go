@@ -30,6 +30,21 @@ var errNotCommitted = errors.New("transaction was rolled back")
 // transact writes the rows in one transaction and one round trip, COMMIT included. The verdicts are the
 // rows', in their order; a drop's has no meaning. With an error nothing is known: the rows may be there.
 func (b *Inbox) transact(ctx context.Context, rows []*row) ([]idempotency.Verdict, error) {
+	batch := &pgx.Batch{}
+	queueBegin(batch)
+	verdicts, err := b.queueRows(batch, rows)
+	if err != nil {
+		return nil, err
+	}
+	queueCommit(batch)
+	if err := b.send(ctx, batch); err != nil {
+		return nil, fmt.Errorf("settle %d deliveries: %w", len(rows), err)
+	}
+	return verdicts(), nil
+}
+
+// queueRows adds the statements that write the rows. The verdicts are known once the batch was sent.
+func (b *Inbox) queueRows(batch *pgx.Batch, rows []*row) (verdicts func() []idempotency.Verdict, err error) {
 	var (
 		items  = make([]idempotency.Item, 0, len(rows))
 		inbox  = newColumns(len(rows))
@@ -45,30 +60,23 @@ func (b *Inbox) transact(ctx context.Context, rows []*row) ([]idempotency.Verdic
 		inbox.add(r, &items[len(items)-1])
 		claims = append(claims, i)
 	}
-
-	batch := &pgx.Batch{}
-	queueBegin(batch)
 	var effects *idempotency.Effects
 	if len(items) > 0 {
-		var err error
 		if effects, err = b.keys.NewEffects(items, Lease); err != nil {
 			return nil, fmt.Errorf("prepare %d claims: %w", len(items), err)
 		}
 		effects.Queue(batch, insertClaimed, inbox.args()...)
 	}
 	drops.Queue(batch, kept)
-	queueCommit(batch)
-	if err := b.send(ctx, batch); err != nil {
-		return nil, fmt.Errorf("settle %d deliveries: %w", len(rows), err)
-	}
-
-	verdicts := make([]idempotency.Verdict, len(rows))
-	if effects != nil {
-		for i, v := range effects.Verdicts() {
-			verdicts[claims[i]] = v
+	return func() []idempotency.Verdict {
+		all := make([]idempotency.Verdict, len(rows))
+		if effects != nil {
+			for i, v := range effects.Verdicts() {
+				all[claims[i]] = v
+			}
 		}
-	}
-	return verdicts, nil
+		return all
+	}, nil
 }
 
 func queueBegin(batch *pgx.Batch) {

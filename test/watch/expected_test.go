@@ -264,6 +264,7 @@ func (l *live) rules() map[string]series {
 		"GatewayAckNearLimit":         {},
 		"GatewaySwitchOffNear":        of("slack", about(1)),
 		"GatewaySettleFailing":        of("nylas", about(float64(n.Failed)/float64(n.Received()))),
+		"GatewaySettleFault":          {},
 		"GatewaySweepBehind":          {"table=webhook_deliveries": exactly(1)},
 		"GatewaySweepStalled":         {},
 		"GatewayInboxDayMissing":      {},

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"webhook-gateway/internal/files"
 )
+
+// maxFile bounds the file of settings.
+const maxFile = 256 << 10
 
 // prefix marks the environment variables that are ours, so that a name that is written wrong is noticed.
 const prefix = "GATEWAY_"
@@ -45,7 +49,7 @@ func fromFile(file string, p *problems) map[string]string {
 	add := func(line int, format string, args ...any) {
 		p.list = append(p.list, fmt.Errorf("%s line %d: %w", file, line, fmt.Errorf(format, args...)))
 	}
-	content, err := os.ReadFile(file)
+	content, err := files.Read(file, maxFile)
 	if err != nil {
 		p.add(fileSetting, fmt.Errorf("read the settings' file: %w", err))
 		return given

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"webhook-gateway/internal/files"
 	"webhook-gateway/jobs"
 )
 
@@ -20,6 +21,9 @@ import (
 //	postgres/     the private PostgreSQL, unless the user it runs as cannot enter here
 //	state/        what is GATEWAY_STATE_DIR elsewhere
 type devDir string
+
+// maxDevFile bounds a file that is read back.
+const maxDevFile = 64 << 10
 
 func (d devDir) envFile() string  { return filepath.Join(string(d), "env") }
 func (d devDir) keyFile() string  { return filepath.Join(string(d), "secrets-key") }
@@ -62,7 +66,7 @@ func (d devDir) write(path, text string) error {
 
 // key returns the directory's own key, made the first time.
 func (d devDir) key() (string, error) {
-	text, err := os.ReadFile(d.keyFile())
+	text, err := files.Read(d.keyFile(), maxDevFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		key := make([]byte, 32)
 		_, _ = rand.Read(key) // it never returns an error: it ends the process instead
@@ -111,7 +115,7 @@ func (d devDir) writeEnv(e devEnv) error {
 
 // readEnv returns what the gateway that runs in the directory has told. The error says how to start one.
 func (d devDir) readEnv() (devEnv, error) {
-	text, err := os.ReadFile(d.envFile())
+	text, err := files.Read(d.envFile(), maxDevFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return devEnv{}, fmt.Errorf("no gateway dev runs in %s: start it (%s), or name its directory with --dir, or use DATABASE_URL and GATEWAY_SECRETS_KEY with --source or --job",
 			d, invocation()+" dev")

@@ -1,10 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/files"
 	"webhook-gateway/internal/safetext"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
@@ -114,35 +116,55 @@ func (f *importFlags) validate(args []string) error {
 	return nil
 }
 
-// maxImport bounds a file to be imported.
-const maxImport = 256 << 20
+// What is read of a file to be imported. A gateway takes no body of more than 64 MiB; an archive is read entry by entry.
+const (
+	maxRaw     = 66 << 20
+	maxArchive = 1 << 30
+)
 
 // readMessages reads the requests in a file.
 func readMessages(cmd *cobra.Command, path, format string) ([]*capture.Message, error) {
 	var in io.Reader = cmd.InOrStdin()
 	if path != "-" {
-		file, err := os.Open(path)
+		file, err := files.Open(path)
 		if err != nil {
 			return nil, usagef("%w", err)
 		}
 		defer file.Close()
 		in = file
 	}
-	raw, err := readAll(cmd.Context(), io.LimitReader(in, maxImport+1))
-	if err != nil {
+	buffered := bufio.NewReaderSize(interruptible(cmd.Context(), in), 64<<10)
+	if bom, err := buffered.Peek(3); err == nil && string(bom) == "\ufeff" {
+		_, _ = buffered.Discard(len(bom)) // it is in the buffer
+	}
+	start, err := buffered.Peek(1024)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read %s: %w", filepath.Base(path), err)
 	}
-	if len(raw) > maxImport {
-		return nil, usagef("%s is larger than %d bytes", path, maxImport)
+	if format == "har" || format == "" && bytes.HasPrefix(bytes.TrimLeft(start, " \t\r\n"), []byte("{")) {
+		return readArchive(buffered, path)
 	}
-	if format == "har" || format == "" && bytes.HasPrefix(bytes.TrimLeft(raw, "\ufeff \t\r\n"), []byte("{")) {
-		return capture.ReadHAR(bytes.TrimPrefix(raw, []byte("\ufeff")))
+	raw, err := io.ReadAll(io.LimitReader(buffered, maxRaw+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", filepath.Base(path), err)
+	case len(raw) > maxRaw:
+		return nil, usagef("%s is larger than %d MiB, and is no HAR file", path, maxRaw>>20)
 	}
 	m, err := capture.ReadMessage(raw)
 	if err != nil {
 		return nil, err
 	}
 	return []*capture.Message{m}, nil
+}
+
+func readArchive(in io.Reader, path string) ([]*capture.Message, error) {
+	bounded := &io.LimitedReader{R: in, N: maxArchive}
+	list, err := capture.ReadHAR(bounded)
+	if bounded.N == 0 {
+		return nil, usagef("%s is larger than %d MiB", path, maxArchive>>20)
+	}
+	return list, err
 }
 
 // capture makes a capture of one message.

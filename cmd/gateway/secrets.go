@@ -35,23 +35,36 @@ func readSecret(cmd *cobra.Command) (jobs.Secret, error) {
 	return secret, nil
 }
 
-// readAll reads to the end, or until ctx ends: Ctrl-C must end a command that waits for a person.
+// readAll reads to the end, or until ctx ends.
 func readAll(ctx context.Context, in io.Reader) ([]byte, error) {
+	return io.ReadAll(interruptible(ctx, in))
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// interruptible reads until ctx ends: Ctrl-C must end a command that waits for a person. Once it has failed for that,
+// in must not be read again.
+func interruptible(ctx context.Context, in io.Reader) io.Reader {
 	type result struct {
-		text []byte
-		err  error
+		n   int
+		err error
 	}
-	read := make(chan result, 1) // room, so that an abandoned read ends when the process does
-	go func() {
-		text, err := io.ReadAll(in)
-		read <- result{text, err}
-	}()
-	select {
-	case r := <-read:
-		return r.text, r.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return readerFunc(func(p []byte) (int, error) {
+		into := make([]byte, len(p)) // an abandoned read must not write into what is the caller's again
+		read := make(chan result, 1) // room, so that it ends when the process does
+		go func() {
+			n, err := in.Read(into)
+			read <- result{n, err}
+		}()
+		select {
+		case r := <-read:
+			return copy(p, into[:r.n]), r.err
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	})
 }
 
 func isTerminal(in io.Reader) bool {

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/files"
 )
+
+// maxSecretsFile bounds a file of secrets.
+const maxSecretsFile = 1 << 20
 
 // secretEntry is one line of a file of secrets: what a capture calls by its logical name.
 type secretEntry struct {
@@ -23,7 +26,10 @@ type secretEntry struct {
 // readSecretsFile reads a file of secrets: a YAML mapping of logical names to paths and secrets. It must be
 // its owner's alone. An error quotes nothing of it but names.
 func readSecretsFile(file string) (map[string]secretEntry, error) {
-	f, err := os.Open(file)
+	f, err := files.Open(file)
+	if errors.Is(err, files.ErrNotRegular) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the file of secrets: %w", err)
 	}
@@ -32,14 +38,15 @@ func readSecretsFile(file string) (map[string]secretEntry, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the file of secrets: %w", err)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is no file", file)
 	case info.Mode().Perm()&0o077 != 0:
 		return nil, fmt.Errorf("%s has the mode %#o, so that others can read the secrets in it; run: chmod 600 %s", file, info.Mode().Perm(), quote(file))
 	}
-	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
-	if err != nil {
+	text, err := io.ReadAll(io.LimitReader(f, maxSecretsFile+1))
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("read the file of secrets: %w", err)
+	case len(text) > maxSecretsFile:
+		return nil, fmt.Errorf("%s is larger than %d bytes", file, maxSecretsFile)
 	}
 	entries := make(map[string]secretEntry)
 	decoder := yaml.NewDecoder(bytes.NewReader(text))

@@ -37,7 +37,7 @@ func (c *Capture) Check() error {
 	errs = append(errs, c.checkHeaders()...)
 	errs = append(errs, c.Sign.check()...)
 	errs = append(errs, c.Expect.check()...)
-	return errors.Join(errs...)
+	return joinFew(errs)
 }
 
 func (c *Capture) checkParties() []error {
@@ -84,6 +84,9 @@ func (c *Capture) checkTarget() []error {
 
 func (c *Capture) checkHeaders() []error {
 	var errs []error
+	if len(c.Headers) > maxHeaders {
+		return []error{fmt.Errorf("headers: there are more than %d", maxHeaders)}
+	}
 	for _, h := range c.Headers {
 		switch {
 		case !h.valid():

@@ -1,78 +1,201 @@
 package capture
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"time"
 )
 
-// har is as much of an HTTP archive as tells of requests. The format knows bodies as text alone; encoding
+// What an archive may hold at most. Its other entries, however many, take no memory.
+const (
+	maxMessages = 10_000 // POST requests
+	maxHeaders  = 500    // of a request
+)
+
+// harEntry is as much of an archive's entry as tells of its request. The format knows bodies as text alone; encoding
 // is what some tools add for bytes.
-type har struct {
-	Log struct {
-		Entries []struct {
-			StartedDateTime string
-			Request         struct {
-				Method, URL, HTTPVersion string
-				Headers                  []struct{ Name, Value string }
-				BodySize                 *int
-				PostData                 *struct {
-					Text, Encoding string
-					Params         []struct{ Name string }
-				}
-			}
+type harEntry struct {
+	StartedDateTime string
+	Request         struct {
+		Method, URL string
+		Headers     json.RawMessage
+		BodySize    *int
+		PostData    *struct {
+			Text, Encoding string
+			Params         json.RawMessage
 		}
 	}
 }
 
-// ReadHAR reads the POST requests of an HTTP archive, in its order. HAR keeps a body as text: one that is
-// compressed or no text, unless the tool wrote it in base64, and one whose length is not the recorded one,
-// is an error that names its entry. Captures made of HAR are not byte-exact by nature, only by this check.
-func ReadHAR(raw []byte) ([]*Message, error) {
-	var archive har
-	if err := json.Unmarshal(raw, &archive); err != nil {
-		return nil, errors.New("read the HAR file: it is no JSON of that form")
-	}
+var (
+	errNoHAR    = errors.New("read the HAR file: it is no JSON of that form")
+	errManyPOST = fmt.Errorf("read the HAR file: it holds more than %d POST requests; split it", maxMessages)
+)
+
+// ReadHAR reads the POST requests of an HTTP archive, in its order, one entry after the other. HAR keeps a body as
+// text: one that is compressed or no text, unless the tool wrote it in base64, and one whose length is not the
+// recorded one, is an error that names its entry. Captures made of HAR are not byte-exact by nature, only by this
+// check.
+func ReadHAR(in io.Reader) ([]*Message, error) {
 	var list []*Message
 	var errs []error
-	for i, e := range archive.Log.Entries {
+	dec := json.NewDecoder(in)
+	err := eachEntry(dec, func(n int) error {
+		var e harEntry
+		if err := dec.Decode(&e); err != nil {
+			return err
+		}
 		if e.Request.Method != "POST" {
-			continue
+			return nil
 		}
-		m := &Message{Method: e.Request.Method}
-		m.At, _ = time.Parse(time.RFC3339Nano, e.StartedDateTime)
-		u, err := url.Parse(e.Request.URL)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("entry %d: its URL cannot be read", i+1))
-			continue
+		if len(list) == maxMessages {
+			return errManyPOST
 		}
-		m.Target, m.Host = u.RequestURI(), u.Host
-		for _, h := range e.Request.Headers {
-			if !strings.HasPrefix(h.Name, ":") { // HTTP/2's own
-				m.Headers = append(m.Headers, Header{h.Name, h.Value})
-			}
-		}
-		if data := e.Request.PostData; data != nil {
-			if m.Body, err = harBody(m, data.Text, data.Encoding, len(data.Params) > 0); err != nil {
-				errs = append(errs, fmt.Errorf("entry %d: %w", i+1, err))
-			}
-		}
-		if size := e.Request.BodySize; err == nil && size != nil && *size >= 0 && *size != len(m.Body) {
-			errs = append(errs, fmt.Errorf("entry %d: the text of its body has %d bytes and %d were sent: the archive changed it", i+1, len(m.Body), *size))
+		m, err := e.message()
+		if err != nil && len(errs) <= maxProblems {
+			errs = append(errs, fmt.Errorf("entry %d: %w", n, err))
 		}
 		list = append(list, m)
+		return nil
+	})
+	if err == nil {
+		if _, err = dec.Token(); errors.Is(err, io.EOF) {
+			err = nil
+		} else if err == nil {
+			err = errNoHAR // something stands behind it
+		}
 	}
-	if len(list) == 0 && len(errs) == 0 {
+	switch {
+	case errors.Is(err, errManyPOST):
+		return nil, errManyPOST
+	case isJSON(err):
+		return nil, errNoHAR
+	case err != nil:
+		return nil, fmt.Errorf("read the HAR file: %w", err)
+	}
+	if len(list) == 0 {
 		errs = append(errs, errors.New("it holds no POST request"))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := joinFew(errs); err != nil {
 		return nil, fmt.Errorf("read the HAR file: %w", err)
 	}
 	return list, nil
+}
+
+// isJSON reports whether an error is about what was read, and not about reading it.
+func isJSON(err error) bool {
+	var syntax *json.SyntaxError
+	var wrong *json.UnmarshalTypeError
+	return errors.Is(err, errNoHAR) || errors.As(err, &syntax) || errors.As(err, &wrong) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// eachEntry walks to log.entries, and has each entry decoded, counted from 1.
+func eachEntry(dec *json.Decoder, decode func(n int) error) error {
+	n := 0
+	return members(dec, "log", func() error {
+		return members(dec, "entries", func() error {
+			if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+				return orNoHAR(err)
+			}
+			for dec.More() {
+				n++
+				if err := decode(n); err != nil {
+					return err
+				}
+			}
+			_, err := dec.Token()
+			return err
+		})
+	})
+}
+
+// members reads an object to its end, and has the members of a name decoded. The others are skipped.
+func members(dec *json.Decoder, name string, decode func() error) error {
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return orNoHAR(err)
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return err
+		}
+		if text, ok := key.(string); ok && strings.EqualFold(text, name) {
+			err = decode()
+		} else {
+			err = dec.Decode(new(json.RawMessage))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := dec.Token()
+	return err
+}
+
+// orNoHAR is the decoder's error, or else that the form is another.
+func orNoHAR(err error) error {
+	if err != nil {
+		return err
+	}
+	return errNoHAR
+}
+
+// message makes a message of a POST request.
+func (e *harEntry) message() (*Message, error) {
+	m := &Message{Method: e.Request.Method}
+	m.At, _ = time.Parse(time.RFC3339Nano, e.StartedDateTime)
+	u, err := url.Parse(e.Request.URL)
+	if err != nil {
+		return m, errors.New("its URL cannot be read")
+	}
+	m.Target, m.Host = u.RequestURI(), u.Host
+	if m.Headers, err = harHeaders(e.Request.Headers); err != nil {
+		return m, err
+	}
+	if data := e.Request.PostData; data != nil {
+		if m.Body, err = harBody(m, data.Text, data.Encoding, hasElements(data.Params)); err != nil {
+			return m, err
+		}
+	}
+	if size := e.Request.BodySize; size != nil && *size >= 0 && *size != len(m.Body) {
+		return m, fmt.Errorf("the text of its body has %d bytes and %d were sent: the archive changed it", len(m.Body), *size)
+	}
+	return m, nil
+}
+
+// harHeaders reads a request's headers, without those that are HTTP/2's own. Their text is bounded before it is taken
+// apart: a few bytes of it become a header of many.
+func harHeaders(raw json.RawMessage) ([]Header, error) {
+	var all []struct{ Name, Value string }
+	if len(raw) > maxHead {
+		return nil, fmt.Errorf("its headers have more than %d bytes", maxHead)
+	}
+	if len(raw) > 0 && json.Unmarshal(raw, &all) != nil {
+		return nil, errors.New("its headers cannot be read")
+	}
+	if len(all) > maxHeaders {
+		return nil, fmt.Errorf("it has more than %d headers", maxHeaders)
+	}
+	var list []Header
+	for _, h := range all {
+		if !strings.HasPrefix(h.Name, ":") {
+			list = append(list, Header{h.Name, h.Value})
+		}
+	}
+	return list, nil
+}
+
+// hasElements reports whether a JSON value is a list of something.
+func hasElements(list json.RawMessage) bool {
+	inner, isList := bytes.CutPrefix(bytes.TrimSpace(list), []byte("["))
+	return isList && !bytes.HasPrefix(bytes.TrimSpace(inner), []byte("]"))
 }
 
 func harBody(m *Message, text, encoding string, fields bool) ([]byte, error) {

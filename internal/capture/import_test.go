@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -89,10 +92,12 @@ func archive(entries ...string) []byte {
 	return []byte(`{"log":{"version":"1.2","entries":[` + strings.Join(entries, ",") + `]}}`)
 }
 
+func readHAR(raw []byte) ([]*Message, error) { return ReadHAR(bytes.NewReader(raw)) }
+
 func TestAnArchiveIsReadWhereItKeptTheBytes(t *testing.T) {
 	t.Parallel()
 	gzipped := zipped(t, "{}")
-	list, err := ReadHAR(archive(
+	list, err := readHAR(archive(
 		entry("GET", "", "", 0),
 		entry("POST", "", `,"postData":{"mimeType":"application/json","text":"{\"a\":\"\u00e9\"}"}`, 10),
 		entry("POST", `,{"name":"content-encoding","value":"gzip"}`, fmt.Sprintf(`,"postData":{"text":%q,"encoding":"base64"}`, base64.StdEncoding.EncodeToString(gzipped)), len(gzipped)),
@@ -111,6 +116,10 @@ func TestAnArchiveIsReadWhereItKeptTheBytes(t *testing.T) {
 	}
 	for says, raw := range map[string][]byte{
 		"no JSON of that form":   []byte("no"),
+		"headers cannot be read": archive(`{"request":{"method":"POST","url":"/a","headers":{}}}`),
+		"more than 500 headers":  archive(`{"request":{"method":"POST","url":"/a","headers":[` + strings.Repeat("{},", 500) + `{}]}}`),
+		"more than 262144 bytes": archive(`{"request":{"method":"POST","url":"/a","headers":[` + strings.Repeat("{},", 1<<20) + `{}]}}`),
+		"holds more than 10000":  archive(strings.Repeat(`{"request":{"method":"POST","url":"/"}},`, 10000) + `{"request":{"method":"POST","url":"/"}}`),
 		"no POST request":        archive(entry("GET", "", "", 0)),
 		"the archive changed it": archive(entry("POST", "", `,"postData":{"text":"abc"}`, 4)),
 		"compressed":             archive(entry("POST", `,{"name":"Content-Encoding","value":"gzip"}`, `,"postData":{"text":"abc"}`, -1)),
@@ -119,9 +128,58 @@ func TestAnArchiveIsReadWhereItKeptTheBytes(t *testing.T) {
 		"no base64":              archive(entry("POST", "", `,"postData":{"text":"?","encoding":"base64"}`, -1)),
 		"not known here":         archive(entry("POST", "", `,"postData":{"text":"","encoding":"hex"}`, -1)),
 	} {
-		if _, err := ReadHAR(raw); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := readHAR(raw); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}
+	}
+}
+
+func TestAnArchiveIsOneObjectOfItsForm(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{``, `[]`, `{"log":[]}`, `{"log":{"entries":{}}}`, `{"log":{"entries":[7]}}`, `{"log":{"entries":[{}`, `{"log":{"entries":[{}]}} {}`} {
+		if _, err := readHAR([]byte(raw)); !errors.Is(err, errNoHAR) {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
+}
+
+// emptyEntries reads as an archive of so many bytes, and watches how much of the heap is in use meanwhile.
+type emptyEntries struct {
+	rest int
+	most uint64
+}
+
+func (r *emptyEntries) Read(p []byte) (int, error) {
+	const piece = "{},"
+	if r.rest%(1<<20) < len(p) {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		r.most = max(r.most, m.HeapAlloc)
+	}
+	n := 0
+	for r.rest > 0 && n+len(piece) <= len(p) {
+		n += copy(p[n:], piece)
+		r.rest -= len(piece)
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func TestEmptyEntriesTakeNoMemory(t *testing.T) {
+	// Not parallel: the memory is the process's.
+	var before runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	entries := &emptyEntries{rest: 9 << 20}
+	_, err := ReadHAR(io.MultiReader(strings.NewReader(`{"log":{"entries":[`), entries, strings.NewReader(`{}]}}`)))
+	if err == nil || !strings.Contains(err.Error(), "holds no POST request") {
+		t.Fatal(err)
+	}
+	if took := int64(entries.most) - int64(before.HeapAlloc); took > 8<<20 || entries.most == 0 {
+		t.Errorf("%d bytes of memory for 9 MiB of empty entries", took)
 	}
 }
 

@@ -8,15 +8,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"webhook-gateway/internal/files"
 )
 
 // What is read at most. A gateway takes no larger body.
 const (
 	maxDescription = 1 << 20
 	maxBody        = 64 << 20
+	maxProblems    = 20 // that are told of one call
+
+	maxCaptures     = 20_000    // in memory at once
+	maxCaptureBytes = 256 << 20 // of their files
 )
 
 // ErrNone says that a folder holds no capture.
@@ -24,19 +31,45 @@ var ErrNone = errors.New("no captures")
 
 // Load reads the capture in a folder. The error joins everything that is wrong with it: a description that
 // says more or less than the format, a body that is not the one described, a file that does not belong.
-func Load(dir string) (*Capture, error) {
-	c, err := load(dir)
+func Load(dir string) (*Capture, error) { return new(loader).load(dir) }
+
+// loader loads captures and bounds what they take together.
+type loader struct {
+	captures int
+	bytes    int64
+}
+
+// errTooMany is the end of a loader.
+var errTooMany = fmt.Errorf("more than %d captures, or %d MiB of them, at once; name fewer", maxCaptures, maxCaptureBytes>>20)
+
+func (l *loader) load(dir string) (*Capture, error) {
+	c, err := l.read(dir)
 	if err != nil {
 		return nil, fmt.Errorf("capture %s: %w", dir, err)
 	}
 	return c, nil
 }
 
-func load(dir string) (*Capture, error) {
-	text, err := readBounded(filepath.Join(dir, File), maxDescription)
+func (l *loader) read(dir string) (*Capture, error) {
+	text, err := files.Read(filepath.Join(dir, File), maxDescription)
 	if err != nil {
 		return nil, err
 	}
+	c, err := described(dir, text)
+	if err != nil {
+		return nil, err
+	}
+	err = joinFew([]error{c.readBody(dir), c.strangers(dir), c.Check()})
+	l.captures++
+	l.bytes += int64(len(text) + len(c.Content))
+	if l.captures > maxCaptures || l.bytes > maxCaptureBytes {
+		return nil, errTooMany
+	}
+	return c, err
+}
+
+// described reads a description.
+func described(dir string, text []byte) (*Capture, error) {
 	c := &Capture{Name: filepath.Base(dir), Dir: dir}
 	if err := decode(text, c); err != nil {
 		return nil, fmt.Errorf("%s: %w", File, err)
@@ -47,7 +80,16 @@ func load(dir string) (*Capture, error) {
 	if c.Sign.Mode == "" {
 		c.Sign.Mode = Resign
 	}
-	return c, errors.Join(c.readBody(dir), c.strangers(dir), c.Check())
+	return c, nil
+}
+
+// joinFew joins errors, the first of them: a hostile file has any number.
+func joinFew(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if more := len(errs) - maxProblems; more > 0 {
+		errs = append(errs[:maxProblems:maxProblems], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
 }
 
 // decode reads exactly one YAML document, whose every key must be known.
@@ -74,7 +116,7 @@ func (c *Capture) readBody(dir string) error {
 	if !isBodyFile(c.Body.File) {
 		return fmt.Errorf("body: the file is %.60q; it is one of %s", c.Body.File, strings.Join(bodyFiles(), ", "))
 	}
-	content, err := readBounded(filepath.Join(dir, c.Body.File), maxBody)
+	content, err := files.Read(filepath.Join(dir, c.Body.File), maxBody)
 	if err != nil {
 		return err
 	}
@@ -98,23 +140,7 @@ func (c *Capture) strangers(dir string) error {
 			errs = append(errs, fmt.Errorf("%.100q does not belong here", e.Name()))
 		}
 	}
-	return errors.Join(errs...)
-}
-
-func readBounded(path string, limit int64) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if int64(len(text)) > limit {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
-	}
-	return text, nil
+	return joinFew(errs)
 }
 
 // LoadAll reads every capture in and below the paths, in the order of their names. A capture's Name is its
@@ -123,6 +149,7 @@ func readBounded(path string, limit int64) ([]byte, error) {
 func LoadAll(paths ...string) ([]*Capture, error) {
 	var list []*Capture
 	var errs []error
+	var l loader
 	for _, root := range paths {
 		dirs, err := folders(root)
 		if err != nil {
@@ -133,7 +160,10 @@ func LoadAll(paths ...string) ([]*Capture, error) {
 			errs = append(errs, fmt.Errorf("%w in %s: a capture is a folder with a %s", ErrNone, root, File))
 		}
 		for _, dir := range dirs {
-			c, err := Load(dir)
+			c, err := l.load(dir)
+			if errors.Is(err, errTooMany) {
+				return nil, err
+			}
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -147,7 +177,7 @@ func LoadAll(paths ...string) ([]*Capture, error) {
 	if _, err := Parties(list); err != nil {
 		errs = append(errs, err)
 	}
-	return list, errors.Join(errs...)
+	return list, joinFew(errs)
 }
 
 // folders lists the folders in and below root that hold a description.

@@ -68,6 +68,9 @@ func readMessage(raw []byte) (*Message, error) {
 		if !ok || !h.valid() {
 			return nil, fmt.Errorf("line %d of the headers is no header", len(m.Headers)+1)
 		}
+		if len(m.Headers) == maxHeaders {
+			return nil, fmt.Errorf("it has more than %d headers", maxHeaders)
+		}
 		m.Headers = append(m.Headers, h)
 		if strings.EqualFold(name, "Host") {
 			m.Host = h[1]

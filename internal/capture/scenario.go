@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"webhook-gateway/internal/files"
 )
 
 // ScenarioFormat is the version of the format of scenarios.
@@ -45,7 +47,7 @@ func LoadScenario(file string) (*Scenario, error) {
 }
 
 func loadScenario(file string) (*Scenario, error) {
-	text, err := readBounded(file, maxDescription)
+	text, err := files.Read(file, maxDescription)
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +62,7 @@ func loadScenario(file string) (*Scenario, error) {
 	if len(s.Steps) == 0 {
 		errs = append(errs, errors.New("it has no steps"))
 	}
+	var l loader
 	loaded := make(map[string]*Capture)
 	for i := range s.Steps {
 		step := &s.Steps[i]
@@ -68,7 +71,7 @@ func loadScenario(file string) (*Scenario, error) {
 		}
 		c, ok := loaded[step.Delivery]
 		if !ok {
-			if c, err = Load(filepath.Join(filepath.Dir(file), filepath.FromSlash(step.Delivery))); err != nil {
+			if c, err = l.load(filepath.Join(filepath.Dir(file), filepath.FromSlash(step.Delivery))); err != nil {
 				errs = append(errs, fmt.Errorf("step %d: %w", i+1, err))
 			}
 			loaded[step.Delivery] = c
@@ -79,7 +82,7 @@ func loadScenario(file string) (*Scenario, error) {
 		}
 	}
 	_, err = Parties(s.Captures())
-	return s, errors.Join(append(errs, err)...)
+	return s, joinFew(append(errs, err))
 }
 
 func (s *Step) check() []error {

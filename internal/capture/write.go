@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"webhook-gateway/internal/files"
 )
 
 func digest(content []byte) string {
@@ -127,7 +129,7 @@ func Encode(c *Capture) ([]byte, error) {
 // file stays as it is, comments too.
 func (c *Capture) Rewrite(expect Expect) error {
 	path := filepath.Join(c.Dir, File)
-	text, err := readBounded(path, maxDescription)
+	text, err := files.Read(path, maxDescription)
 	if err != nil {
 		return fmt.Errorf("rewrite expectations: %w", err)
 	}

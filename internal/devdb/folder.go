@@ -15,7 +15,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"webhook-gateway/internal/files"
 )
+
+// maxFile bounds a file of the folder that is read.
+const maxFile = 64 << 10
 
 // What lies in a server's folder. The password is in the data, so that the two appear at once.
 const (
@@ -107,7 +112,7 @@ func tryLock(path string) (*os.File, error) {
 // prepare leaves data that a server can be started on, and returns its password. The folder is locked.
 func (f folder) prepare(ctx context.Context, sync bool) (string, error) {
 	data := filepath.Join(f.dir, dataDir)
-	version, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
+	version, err := files.Read(filepath.Join(data, "PG_VERSION"), maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := f.initdb(ctx, data, sync); err != nil {
@@ -123,7 +128,7 @@ func (f folder) prepare(ctx context.Context, sync bool) (string, error) {
 			return "", err
 		}
 	}
-	password, err := os.ReadFile(filepath.Join(data, passwordFile))
+	password, err := files.Read(filepath.Join(data, passwordFile), maxFile)
 	if err != nil {
 		return "", fmt.Errorf("read the server's password: %w", err)
 	}
@@ -184,7 +189,7 @@ func (f folder) env() []string {
 // file whose number has gone to somebody else: PostgreSQL would take that one for a running server.
 func stopOrphan(ctx context.Context, data string) error {
 	path := filepath.Join(data, "postmaster.pid")
-	text, err := os.ReadFile(path)
+	text, err := files.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

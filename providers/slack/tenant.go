@@ -3,6 +3,7 @@ package slack
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"webhook-gateway/internal/canonical"
 	"webhook-gateway/jobs"
@@ -11,8 +12,8 @@ import (
 // names holds whom a body names. Slack puts the installation in different places on its different
 // surfaces; the lists are in the order in which its own framework, Bolt, looks there.
 type names struct {
-	orgWide     bool // the installation is an organization's, not a workspace's
-	teams       []string
+	orgWide     bool     // the installation is an organization's, not a workspace's
+	teams       []string // the ids in a team's place, some of which are an enterprise's
 	enterprises []string
 	apps        []string
 	// others are named too, but not as the installation's own.
@@ -20,34 +21,49 @@ type names struct {
 }
 
 // tenant is the installation's one identity. An organization's is the enterprise: a workspace that is
-// named beside it is only where something happened.
+// named beside it is only where something happened. An enterprise in the team's place is the installation,
+// whatever the flag says: enterprise.id may be that of the user who clicked.
 func (n *names) tenant() jobs.Identity {
 	team, enterprise := cmp.Or(n.teams...), cmp.Or(n.enterprises...)
 	switch {
+	case isEnterprise(team):
+		return inTeamPlace(team)
 	case enterprise != "" && (n.orgWide || team == ""):
 		return jobs.Identity{Name: "enterprise_id", Value: enterprise}
 	case team != "":
-		return jobs.Identity{Name: "team_id", Value: team}
+		return inTeamPlace(team)
 	default:
 		return jobs.Identity{}
 	}
 }
 
+// isEnterprise reports whether an id is an enterprise's. Slack's ids tell their kind by their first letter.
+func isEnterprise(id string) bool { return strings.HasPrefix(id, "E") }
+
+// inTeamPlace is the identity that an id in a team's place names.
+func inTeamPlace(id string) jobs.Identity {
+	if isEnterprise(id) {
+		return jobs.Identity{Name: "enterprise_id", Value: id}
+	}
+	return jobs.Identity{Name: "team_id", Value: id}
+}
+
 // named is every identity there is, once, sorted.
 func (n *names) named() []jobs.Identity {
 	var all []jobs.Identity
-	add := func(name string, values []string) {
+	add := func(values []string, identity func(string) jobs.Identity) {
 		for _, value := range values {
 			if value != "" {
-				all = append(all, jobs.Identity{Name: name, Value: value})
+				all = append(all, identity(value))
 			}
 		}
 	}
-	add("team_id", n.teams)
-	add("team_id", n.otherTeams)
-	add("enterprise_id", n.enterprises)
-	add("enterprise_id", n.otherEnterprises)
-	add("api_app_id", n.apps)
+	enterprise := func(id string) jobs.Identity { return jobs.Identity{Name: "enterprise_id", Value: id} }
+	add(n.teams, inTeamPlace)
+	add(n.otherTeams, inTeamPlace)
+	add(n.enterprises, enterprise)
+	add(n.otherEnterprises, enterprise)
+	add(n.apps, func(id string) jobs.Identity { return jobs.Identity{Name: "api_app_id", Value: id} })
 	slices.SortFunc(all, func(a, b jobs.Identity) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Value, b.Value))
 	})
@@ -76,24 +92,30 @@ func namesIn(s *canonical.Strict, root canonical.Value) *names {
 		position++
 	}
 
-	n.enterprises = []string{
-		enterpriseID, s.Text(first, "enterprise_id"), s.Text(root, "enterprise_id"),
-		s.Text(team, "enterprise_id"), s.Text(root, "context_enterprise_id"),
+	own := s.Text(first, "enterprise_id")
+	outside := []string{enterpriseID, s.Text(root, "enterprise_id"), s.Text(team, "enterprise_id")}
+	n.otherEnterprises = append(n.otherEnterprises, s.Text(root, "context_enterprise_id"))
+	inner, outer := flag(s, first), flag(s, root)
+	if first.Kind() == canonical.Object {
+		// An authorization is an installation. What it leaves out is not so, whatever is said outside.
+		n.enterprises, n.orgWide = []string{own}, inner
+		n.otherEnterprises = append(n.otherEnterprises, outside...)
+	} else {
+		n.enterprises, n.orgWide = outside, outer
 	}
-	userTeam := s.Text(user, "team_id")
-	if slices.Contains(n.enterprises, userTeam) {
-		// In organizations Slack puts the enterprise's id here, for users who have no workspace.
-		userTeam = ""
-	}
-	n.teams = []string{
-		s.Text(view, "app_installed_team_id"), teamID, s.Text(first, "team_id"), s.Text(root, "team_id"),
-		eventTeam, s.Text(event, "team_id"), userTeam, s.Text(view, "team_id"),
+
+	n.teams = []string{s.Text(view, "app_installed_team_id"), teamID, s.Text(first, "team_id"), s.Text(root, "team_id")}
+	for _, id := range []string{eventTeam, s.Text(event, "team_id"), s.Text(user, "team_id"), s.Text(view, "team_id")} {
+		// These tell where something happened. A user without a workspace has an enterprise here, which
+		// may be another one than the installation's.
+		if isEnterprise(id) {
+			n.enterprises = append(n.enterprises, id)
+		} else {
+			n.teams = append(n.teams, id)
+		}
 	}
 	n.otherTeams = append(n.otherTeams, s.Text(root, "context_team_id"))
 	n.apps = []string{s.Text(root, "api_app_id")}
-
-	inner, outer := flag(s, first), flag(s, root)
-	n.orgWide = cmp.Or(inner, outer) == "true"
 	return &n
 }
 
@@ -107,12 +129,8 @@ func idOf(s *canonical.Strict, v canonical.Value, name string) (object canonical
 	return member, s.Text(member, "id")
 }
 
-// flag reads is_enterprise_install, which is a boolean or its text: "true", something else, or empty when
-// nothing is said.
-func flag(s *canonical.Strict, v canonical.Value) string {
+// flag reads is_enterprise_install, which is a boolean or its text.
+func flag(s *canonical.Strict, v canonical.Value) bool {
 	member := s.Member(v, "is_enterprise_install", canonical.Bool, canonical.String)
-	if member.Kind() == canonical.Bool {
-		return string(member.Raw())
-	}
-	return member.Text()
+	return member.True() || member.Text() == "true"
 }

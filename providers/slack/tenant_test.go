@@ -16,14 +16,21 @@ import (
 // everywhere names another team, another enterprise in every place that is looked at.
 const everywhere = `{"view":{"app_installed_team_id":"T1","team_id":"T8"},"team":{"id":"T2","enterprise_id":"E4"},"authorizations":[{"team_id":"T3","enterprise_id":"E2","is_enterprise_install":false},{"team_id":"T9","enterprise_id":"E6"},null,{"team_id":"T10"}],"team_id":"T4","event":{"team":"T5","team_id":"T6"},"user":{"team_id":"T7"},"enterprise":{"id":"E1"},"enterprise_id":"E3","context_enterprise_id":"E5","context_team_id":"T11","api_app_id":"A1"}`
 
-// places are the members above that can be the installation's, in the order in which they count.
+// outside is everywhere without an authorization, which would decide the enterprise.
+func outside(t *testing.T) string {
+	t.Helper()
+	return change(t, everywhere, `"authorizations":[{"team_id":"T3","enterprise_id":"E2","is_enterprise_install":false},{"team_id":"T9"`, `"authorizations":[null,{"team_id":"T9"`)
+}
+
+// teamPlaces are the members above that can be the installation's, in the order in which they count.
 var teamPlaces = []string{
 	`"app_installed_team_id":"T1"`, `"id":"T2"`, `"team_id":"T3"`, `"team_id":"T4"`, `"team":"T5"`, `"team_id":"T6"`, `"team_id":"T7"`, `"team_id":"T8"`,
 }
 
-var enterprisePlaces = []string{
-	`"id":"E1"`, `"enterprise_id":"E2"`, `"enterprise_id":"E3"`, `"enterprise_id":"E4"`, `"context_enterprise_id":"E5"`,
-}
+// enterprisePlaces are those of outside, and contextPlace names one that is nobody's installation.
+var enterprisePlaces = []string{`"id":"E1"`, `"enterprise_id":"E3"`, `"enterprise_id":"E4"`}
+
+const ownPlace, contextPlace = `"enterprise_id":"E2"`, `"context_enterprise_id":"E5"`
 
 // value is the identity that a place names.
 func value(name, place string) jobs.Identity {
@@ -38,82 +45,124 @@ func gone(t *testing.T, body, place string, round int) string {
 	return change(t, body, place, []string{`"x":1`, name + ":null", name + `:""`}[round])
 }
 
+// wantTenant reads a body as JSON and as the payload of a form.
+func wantTenant(t *testing.T, name, body string, want jobs.Identity) {
+	t.Helper()
+	if got := read(t, asJSON, body).Tenant; got != want {
+		t.Errorf("%s: %v, want %v\n%s", name, got, want, body)
+	}
+	if got := read(t, asForm, interaction(body)).Tenant; got != want {
+		t.Errorf("%s, in a payload: %v, want %v\n%s", name, got, want, body)
+	}
+}
+
 func TestInstallationIsFoundInBoltsOrder(t *testing.T) {
 	t.Parallel()
 	for round := range 3 {
 		body := everywhere
 		for _, place := range teamPlaces {
-			if got, want := read(t, asJSON, body).Tenant, value("team_id", place); got != want {
-				t.Errorf("%s\n%v, want %v", body, got, want)
-			}
+			wantTenant(t, place, body, value("team_id", place))
 			body = gone(t, body, place, round)
+		}
+		wantTenant(t, ownPlace, body, value("enterprise_id", ownPlace))
+		wantTenant(t, "nothing of its own", gone(t, body, ownPlace, round), jobs.Identity{})
+
+		body = outside(t)
+		for _, place := range teamPlaces {
+			if place != `"team_id":"T3"` {
+				body = gone(t, body, place, round)
+			}
 		}
 		for _, place := range enterprisePlaces {
-			if got, want := read(t, asJSON, body).Tenant, value("enterprise_id", place); got != want {
-				t.Errorf("%s\n%v, want %v", body, got, want)
-			}
+			wantTenant(t, place, body, value("enterprise_id", place))
 			body = gone(t, body, place, round)
 		}
-		if got := read(t, asJSON, body).Tenant; got != (jobs.Identity{}) {
-			t.Errorf("%s\n%v, want none", body, got)
-		}
+		wantTenant(t, "the context alone", body, jobs.Identity{})
 	}
 }
 
 func TestOrganizationsInstallationIsItsEnterpriseAlone(t *testing.T) {
 	t.Parallel()
-	body := change(t, everywhere, `"is_enterprise_install":false`, `"is_enterprise_install":true`)
+	own := change(t, everywhere, `"is_enterprise_install":false`, `"is_enterprise_install":true`)
+	wantTenant(t, ownPlace, own, value("enterprise_id", ownPlace))
+	for round := range 3 {
+		wantTenant(t, "no enterprise of its own", gone(t, own, ownPlace, round), value("team_id", teamPlaces[0]))
+	}
+	body := change(t, outside(t), `"api_app_id":"A1"`, `"api_app_id":"A1","is_enterprise_install":true`)
 	for _, place := range enterprisePlaces {
-		if got, want := read(t, asJSON, body).Tenant, value("enterprise_id", place); got != want {
-			t.Errorf("%s\n%v, want %v", body, got, want)
-		}
+		wantTenant(t, place, body, value("enterprise_id", place))
 		body = gone(t, body, place, 1)
 	}
-	if got, want := read(t, asJSON, body).Tenant, value("team_id", teamPlaces[0]); got != want {
-		t.Errorf("without an enterprise: %v, want %v", got, want)
-	}
+	wantTenant(t, "without an enterprise", body, value("team_id", teamPlaces[0]))
 }
 
 func TestWhetherAnInstallationIsAnOrganizations(t *testing.T) {
 	t.Parallel()
 	const inner, outer = `"is_enterprise_install":false`, `"api_app_id":"A1"`
-	for _, c := range []struct {
-		inner, outer string
-		orgWide      bool
-	}{
-		{`true`, ``, true},
-		{`false`, ``, false},
-		{``, ``, false},
-		{``, `true`, true},
-		{``, `"true"`, true},
-		{``, `false`, false},
-		{``, `"false"`, false},
-		{``, `"TRUE"`, false},
-		{``, `"1"`, false},
-		{``, `null`, false},
-		{`null`, `true`, true},
-		{`""`, `true`, true},
-		{`"true"`, `false`, true},
-		{`true`, `false`, true},
-		{`false`, `true`, false},
-		{`"false"`, `"true"`, false},
+	orgWide := func(body, flag string) bool {
+		if flag != "" {
+			body = change(t, body, outer, `"is_enterprise_install":`+flag)
+		}
+		return read(t, asJSON, body).Tenant.Name == "enterprise_id"
+	}
+	for flag, want := range map[string]bool{
+		``: false, `true`: true, `"true"`: true, `false`: false, `"false"`: false, `"TRUE"`: false, `"1"`: false, `""`: false, `null`: false,
 	} {
-		body := everywhere
-		if c.inner == "" {
-			body = change(t, body, inner, `"x":1`)
-		} else {
-			body = change(t, body, inner, `"is_enterprise_install":`+c.inner)
+		if got := orgWide(outside(t), flag); got != want {
+			t.Errorf("%q without an authorization: organization-wide %v", flag, got)
 		}
-		if c.outer != "" {
-			body = change(t, body, outer, `"is_enterprise_install":`+c.outer)
+		body := change(t, everywhere, inner, `"x":1`)
+		if flag != "" {
+			body = change(t, everywhere, inner, `"is_enterprise_install":`+flag)
 		}
-		if got := read(t, asJSON, body).Tenant.Name == "enterprise_id"; got != c.orgWide {
-			t.Errorf("%q inside, %q outside: organization-wide %v", c.inner, c.outer, got)
+		// What is said outside of an authorization does not count.
+		for _, outside := range []string{``, `true`, `"true"`, `false`} {
+			if got := orgWide(body, outside); got != want {
+				t.Errorf("%q inside, %q outside: organization-wide %v", flag, outside, got)
+			}
 		}
 	}
 	second := change(t, everywhere, `"enterprise_id":"E6"`, `"enterprise_id":"E6","is_enterprise_install":true`)
 	if got := read(t, asJSON, second).Tenant.Name; got != "team_id" {
 		t.Errorf("the second authorization decides: %s", got)
+	}
+}
+
+// An id that begins with E in a team's place is an enterprise. Where the place is the installation's, that
+// enterprise is the tenant, whatever the flag and other members say.
+func TestEnterpriseInATeamsPlace(t *testing.T) {
+	t.Parallel()
+	enterprise := jobs.Identity{Name: "enterprise_id", Value: "E9"}
+	for _, c := range []struct {
+		name, body string
+		want       jobs.Identity
+	}{
+		{"the view's installation", `{"type":"view_submission","team":{"id":"T1","enterprise_id":"E1"},"user":{"team_id":"T1"},"view":{"team_id":"E9","app_installed_team_id":"E9"},"is_enterprise_install":FLAG,"enterprise":{"id":"E1"}}`, enterprise},
+		{"a function", `{"type":"event_callback","team_id":"E9","enterprise_id":"E1","is_enterprise_install":FLAG,"event":{"type":"function_executed"}}`, enterprise},
+		{"the team", `{"team":{"id":"E9"},"is_enterprise_install":FLAG,"enterprise":{"id":"E1"}}`, enterprise},
+		{"the team as a text", `{"team":"E9","is_enterprise_install":FLAG,"enterprise":"E1"}`, enterprise},
+		{"the authorization", `{"authorizations":[{"team_id":"E9","enterprise_id":"E1","is_enterprise_install":FLAG}],"team_id":"T1"}`, enterprise},
+		{"the top", `{"team_id":"E9","enterprise_id":"E1","is_enterprise_install":FLAG}`, enterprise},
+
+		{"the event's team", `{"event":{"team":"E9"},"is_enterprise_install":FLAG}`, enterprise},
+		{"the event's team id", `{"event":{"team_id":"E9"},"is_enterprise_install":FLAG}`, enterprise},
+		{"the user's", `{"team":null,"user":{"team_id":"E9"},"is_enterprise_install":FLAG}`, enterprise},
+		{"the view's", `{"team":null,"view":{"team_id":"E9"},"is_enterprise_install":FLAG}`, enterprise},
+		{"a stranger's click", `{"team":null,"user":{"team_id":"E1"},"is_enterprise_install":FLAG,"enterprise":{"id":"E9"}}`, enterprise},
+	} {
+		for _, flag := range []string{`true`, `false`, `"true"`, `null`} {
+			wantTenant(t, c.name+" "+flag, strings.ReplaceAll(c.body, "FLAG", flag), c.want)
+		}
+	}
+	for _, flag := range []string{"true", "false"} {
+		d := read(t, asForm, "command=%2Fx&team_id=E9&enterprise_id=E1&is_enterprise_install="+flag)
+		if diff := cmp.Diff(ids("enterprise_id", "E1", "enterprise_id", "E9"), d.Named); d.Tenant != enterprise || diff != "" {
+			t.Errorf("a command's %s: %v (-want +got):\n%s", flag, d.Tenant, diff)
+		}
+	}
+	named := read(t, asJSON, `{"team_id":"E9","context_team_id":"E8","user":{"team_id":"E7"}}`).Named
+	if diff := cmp.Diff(ids("enterprise_id", "E7", "enterprise_id", "E8", "enterprise_id", "E9"), named); diff != "" {
+		t.Errorf("named (-want +got):\n%s", diff)
 	}
 }
 
@@ -156,17 +205,17 @@ func TestShapesOfInstallations(t *testing.T) {
 		{"a null authorization", `{"authorizations":[null],"team_id":"T1"}`, team},
 		{"a null authorization before another", `{"authorizations":[null,{"team_id":"T2"}],"team_id":"T1"}`, team},
 		{"null authorizations", `{"authorizations":null,"team_id":"T1"}`, team},
-		{"the context alone", `{"context_team_id":"T1"}`, jobs.Identity{}},
+		{"the context alone", `{"context_team_id":"T1","context_enterprise_id":"E1"}`, jobs.Identity{}},
+		{"an authorization without an enterprise", `{"authorizations":[{"team_id":"T1","enterprise_id":null,"is_enterprise_install":true}],"enterprise_id":"E2"}`, team},
+		{"an authorization without a flag", `{"authorizations":[{"team_id":"T1","enterprise_id":"E1"}],"is_enterprise_install":true}`, team},
+		{"an authorization of the enterprise alone", `{"authorizations":[{"team_id":null,"enterprise_id":"E1","is_enterprise_install":true}],"team_id":"T2","enterprise_id":"E2"}`, enterprise},
+		{"an authorization beside another organization", `{"authorizations":[{"team_id":"T1","enterprise_id":"E1","is_enterprise_install":true}],"enterprise_id":"E2","is_enterprise_install":false}`, enterprise},
+		{"a home tab of two workspaces", `{"type":"block_actions","team":{"id":"T2"},"user":{"team_id":"T2"},"enterprise":{"id":"E1"},"is_enterprise_install":false,"view":{"type":"home","team_id":"T2","app_installed_team_id":"T1"}}`, team},
 		{"names of another case", `{"Team_ID":"T1","TEAM":{"id":"T1"}}`, jobs.Identity{}},
 		{"an app alone", `{"api_app_id":"A1"}`, jobs.Identity{}},
 		{"no object", `["T1"]`, jobs.Identity{}},
 	} {
-		if got := read(t, asJSON, c.body).Tenant; got != c.want {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
-		if got := read(t, asForm, interaction(c.body)).Tenant; got != c.want {
-			t.Errorf("%s, in a payload: %v, want %v", c.name, got, c.want)
-		}
+		wantTenant(t, c.name, c.body, c.want)
 	}
 }
 
@@ -175,7 +224,7 @@ func TestMembersOnTheWayToAnIdentityMustBeUnmistakable(t *testing.T) {
 	bodies := map[string]string{}
 	// Every place, and what leads there: repeated, and of a wrong type.
 	for _, member := range append(append([]string{
-		`"view":{`, `"team":{`, `"event":{`, `"user":{`, `"enterprise":{`, `"authorizations":[`, `"is_enterprise_install":false`,
+		ownPlace, contextPlace, `"view":{`, `"team":{`, `"event":{`, `"user":{`, `"enterprise":{`, `"authorizations":[`, `"is_enterprise_install":false`,
 		`"team_id":"T9"`, `"enterprise_id":"E6"`, `"team_id":"T10"`, `"context_team_id":"T11"`, `"api_app_id":"A1"`,
 	}, teamPlaces...), enterprisePlaces...) {
 		name, _, _ := strings.Cut(member, ":")

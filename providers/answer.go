@@ -72,6 +72,13 @@ func (r *Receiver) handshake(x *exchange, text string) error {
 	return r.answer(x, http.StatusOK, outcomeHandshake, text)
 }
 
+// noDelivery refuses a signed check of the URL that has nothing to be answered with. No repeat would change
+// that, and nothing of it is kept.
+func (r *Receiver) noDelivery(x *exchange) error {
+	x.note, x.turnedAway = "a check of the URL without a challenge", true
+	return r.answer(x, http.StatusBadRequest, outcomeRejected, "")
+}
+
 // unsettled asks the vendor to send the request again.
 func (r *Receiver) unsettled(x *exchange, note string) error {
 	x.note = note

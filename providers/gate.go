@@ -100,8 +100,8 @@ type Admission struct {
 // Admit takes a request that the vendor has just sent to its endings. It answers ErrOverloaded when the
 // settler has no room, or when there was none to take a large body apart until ctx ended, and ErrUnconfirmed
 // when a drop would rest on what may have changed; the deliveries are then counted as failed, a body that was not
-// read for it as one. The caller may stop waiting for the endings at any time: they are counted when the settler
-// knows them.
+// read for it as one. It answers ErrNoDelivery, and counts nothing, when the vendor only checks the URL. The caller
+// may stop waiting for the endings at any time: they are counted when the settler knows them.
 func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Admission, error) {
 	if g.settler.Full() {
 		return g.turnAway(req)
@@ -111,7 +111,11 @@ func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Ad
 	if errors.Is(err, ErrOverloaded) {
 		return g.turnAway(req)
 	}
-	items, err := g.resolveAll(ctx, req, g.split(req, body, err))
+	items, err := g.split(req, body, err)
+	if err != nil {
+		return &Admission{}, err
+	}
+	items, err = g.resolveAll(ctx, req, items)
 	g.ledger.Receive(req.Provider, len(items))
 	if err != nil {
 		g.ledger.End(req.Provider, drops.Tally{Failed: len(items)})
@@ -139,7 +143,11 @@ func (g *Gate) Recover(req *Request, items []Item, deadline time.Time) (*Admissi
 func (g *Gate) Read(ctx context.Context, req *Request) ([]Item, error) {
 	body, leave, err := g.unpack(context.WithoutCancel(ctx), req)
 	defer leave()
-	return g.resolveAll(ctx, req, g.split(req, body, err))
+	items, err := g.split(req, body, err)
+	if err != nil {
+		return []Item{{Reason: drops.Malformed, Detail: err.Error()}}, nil
+	}
+	return g.resolveAll(ctx, req, items)
 }
 
 // settle hands deliveries that were counted on their way to the settler, and counts their endings.

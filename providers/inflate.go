@@ -3,6 +3,7 @@ package providers
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,21 +11,54 @@ import (
 
 var (
 	errTooMany  = fmt.Errorf("%w: more than %d deliveries in one request", ErrMalformed, MaxDeliveries)
-	errEncoding = fmt.Errorf("%w: content encoding is neither gzip nor identity", ErrMalformed)
+	errEncoding = fmt.Errorf("%w: content encoding is not gzip, or gzip more than twice", ErrMalformed)
 	errGzip     = fmt.Errorf("%w: gzip cannot be read", ErrMalformed)
 	errInflated = fmt.Errorf("%w: larger than the limit once inflated", ErrMalformed)
 )
 
-// inflate undoes a content encoding, after the bytes of the wire were verified. At most limit bytes are
-// made of it, so that a small body cannot become a large one.
-func inflate(encoding string, body []byte, limit int64) ([]byte, error) {
-	switch strings.ToLower(strings.TrimSpace(encoding)) {
-	case "", "identity":
-		return body, nil
-	case "gzip", "x-gzip":
-	default:
-		return nil, errEncoding
+// maxLayers is how often a body may be compressed: by the vendor, and once more by what stands between.
+const maxLayers = 2
+
+// Inflate undoes a content encoding, after the bytes of the wire were verified. No layer is inflated to more
+// than limit bytes, so that a small body cannot become a large one; of a body that is larger, the bytes up to
+// limit and one more are returned with the error. codings is what the body's bytes are compressed with: empty,
+// or gzip once for each layer. The header may say more: a body that is no gzip is read as it is.
+func Inflate(encoding string, body []byte, limit int64) (plain []byte, codings string, err error) {
+	layers, err := gzipLayers(encoding)
+	if err != nil {
+		return nil, "", err
 	}
+	undone := make([]string, 0, maxLayers)
+	for range layers {
+		if !bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
+			break
+		}
+		if body, err = gunzip(body, limit); err != nil {
+			return body, "", err
+		}
+		undone = append(undone, "gzip")
+	}
+	return body, strings.Join(undone, ", "), nil
+}
+
+// gzipLayers reads the value of Content-Encoding, which is a list. A name that is no coding at all, as of a
+// charset, changes nothing.
+func gzipLayers(encoding string) (layers int, err error) {
+	for coding := range strings.SplitSeq(encoding, ",") {
+		switch strings.ToLower(strings.TrimSpace(coding)) {
+		case "gzip", "x-gzip":
+			layers++
+		case "aes128gcm", "br", "compress", "x-compress", "dcb", "dcz", "deflate", "exi", "pack200-gzip", "zstd":
+			return 0, errEncoding
+		}
+	}
+	if layers > maxLayers {
+		return 0, errEncoding
+	}
+	return layers, nil
+}
+
+func gunzip(body []byte, limit int64) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
 		return nil, errGzip
@@ -33,9 +67,12 @@ func inflate(encoding string, body []byte, limit int64) ([]byte, error) {
 	n, err := io.Copy(&out, io.LimitReader(z, limit+1))
 	switch {
 	case n > limit:
-		return nil, errInflated
+		return out.Bytes(), errInflated
 	case err != nil:
 		return nil, errGzip
 	}
 	return out.Bytes(), nil
 }
+
+// TooLarge reports whether Inflate stopped at its limit.
+func TooLarge(err error) bool { return errors.Is(err, errInflated) }

@@ -84,7 +84,7 @@ func (m *metrics) bear(provider string) {
 	}
 	m.handshakes.WithLabelValues(provider)
 	for _, code := range []int{
-		http.StatusOK, http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout,
+		http.StatusOK, http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout,
 		http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable,
 	} {
 		m.answers.WithLabelValues(provider, strconv.Itoa(code))

@@ -24,7 +24,7 @@ type Observation struct {
 	Target     Target
 	URI        string // path and query as they were called
 	Header     http.Header
-	Body       []byte // the bytes of the wire; of a refused request perhaps not all
+	Body       []byte // as a delivery keeps it: the bytes of the wire; of a refused request perhaps not all
 	ReceivedAt time.Time
 	VerifiedBy jobs.Verifier // zero: it was refused, and anybody may have sent it
 	Items      []Item        // none of a handshake
@@ -45,12 +45,16 @@ func (r *Receiver) observe(x *exchange, status int, out outcome, text string) {
 	if req.Method != http.MethodPost {
 		return
 	}
+	body := x.body
+	if x.request != nil {
+		body = x.request.Body // a credential may be gone from it
+	}
 	r.observer.Observe(Observation{
 		Provider:   x.provider,
 		Target:     x.target,
 		URI:        req.RequestURI,
 		Header:     req.Header,
-		Body:       x.body,
+		Body:       body,
 		ReceivedAt: x.arrived,
 		VerifiedBy: x.verifier,
 		Items:      x.items,

@@ -27,8 +27,9 @@ type Provider interface {
 	Prove(h http.Header, now time.Time) (Proof, error)
 
 	// Parse splits a body, as it was before any content encoding, into its deliveries, in their order.
-	// There is at least one. It answers an error that wraps ErrMalformed when the body cannot be read;
-	// an unknown event type or shape is not an error.
+	// There is at least one. It answers an error that wraps ErrMalformed when the body cannot be read, and
+	// ErrNoDelivery when it is a check of the URL that cannot be answered; an unknown event type or shape is
+	// not an error.
 	Parse(contentType string, body []byte) ([]Delivery, error)
 }
 
@@ -60,6 +61,14 @@ type Prober interface {
 	Probe(contentType string, body []byte) bool
 }
 
+// Redactor is a Provider whose bodies may hold a credential that must not be kept.
+type Redactor interface {
+	// Redact returns a body, as it was before any content encoding, without the credentials in it; the body
+	// itself when there are none. It leaves what it is given unchanged. Parse makes the same fingerprint of
+	// both.
+	Redact(body []byte) []byte
+}
+
 // MaxProbe is how many bytes of a request without a usable signature are read, for a Prober alone.
 const MaxProbe = 64 << 10
 
@@ -72,6 +81,8 @@ var (
 	ErrUnsigned  = errors.New("signature missing or not well-formed")
 	ErrStale     = errors.New("signature outside the time it may be used")
 	ErrMalformed = errors.New("malformed body")
+	// ErrNoDelivery says that a signed body is a check of the URL with nothing in it to answer.
+	ErrNoDelivery = errors.New("a check of the URL without a challenge that can be answered")
 )
 
 // Delivery is one event inside one request, as a Provider reads it.

@@ -151,7 +151,7 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 		VerifiedBy:      verifier,
 		ReceivedAt:      x.arrived,
 		ContentType:     contentType,
-		ContentEncoding: req.Header.Get("Content-Encoding"),
+		ContentEncoding: strings.Join(req.Header.Values("Content-Encoding"), ","),
 		Headers:         allowed(req.Header, p.Headers()),
 		Body:            body,
 	})
@@ -166,6 +166,9 @@ func (r *Receiver) admit(x *exchange, req *Request) error {
 	x.request = req
 	admission, err := r.gate.Admit(ctx, req, x.deadline)
 	x.items = admission.Items
+	if errors.Is(err, ErrNoDelivery) {
+		return r.noDelivery(x)
+	}
 	if err != nil {
 		x.turnedAway = len(x.items) == 0
 		return r.unsettled(x, whyNotAdmitted(err))

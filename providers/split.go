@@ -19,13 +19,15 @@ func largeAtOnce() int { return max(2, runtime.GOMAXPROCS(0)) }
 
 // unpack undoes a request's content encoding. A large body waits for room until ctx ends, and then the error
 // is ErrOverloaded; any other one says that the body is malformed. The caller calls leave when it holds
-// nothing of the body any more that is not bounded elsewhere.
+// nothing of the body any more that is not bounded elsewhere. The request then says how its body is really
+// encoded, and holds no credential that its provider redacts.
 func (g *Gate) unpack(ctx context.Context, req *Request) (body []byte, leave func(), err error) {
+	var codings string
 	leave = func() {}
 	if len(req.Body) <= large {
-		body, err = inflate(req.ContentEncoding, req.Body, min(large, g.maxInflated))
-		if !errors.Is(err, errInflated) || g.maxInflated <= large {
-			return body, leave, err
+		body, codings, err = Inflate(req.ContentEncoding, req.Body, min(large, g.maxInflated))
+		if !TooLarge(err) || g.maxInflated <= large {
+			return g.redact(req, body, codings, err), leave, err
 		}
 	}
 	select {
@@ -33,12 +35,28 @@ func (g *Gate) unpack(ctx context.Context, req *Request) (body []byte, leave fun
 	case <-ctx.Done():
 		return nil, leave, ErrOverloaded
 	}
-	body, err = inflate(req.ContentEncoding, req.Body, g.maxInflated)
-	return body, func() { <-g.room }, err
+	body, codings, err = Inflate(req.ContentEncoding, req.Body, g.maxInflated)
+	return g.redact(req, body, codings, err), func() { <-g.room }, err
+}
+
+// redact makes the request what is kept of it, if its body could be unpacked.
+func (g *Gate) redact(req *Request, body []byte, codings string, err error) []byte {
+	if err != nil {
+		return nil
+	}
+	req.ContentEncoding = codings
+	if r, ok := g.providers[req.Provider].(Redactor); ok {
+		if clean := r.Redact(body); len(clean) != len(body) {
+			req.Body, req.ContentEncoding = clean, ""
+			return clean
+		}
+	}
+	return body
 }
 
 // split takes the request apart into its deliveries. What cannot be unpacked or read is one malformed delivery.
-func (g *Gate) split(req *Request, body []byte, err error) []Item {
+// The only error is ErrNoDelivery.
+func (g *Gate) split(req *Request, body []byte, err error) ([]Item, error) {
 	var deliveries []Delivery
 	if err == nil {
 		deliveries, err = g.providers[req.Provider].Parse(req.ContentType, body)
@@ -46,8 +64,11 @@ func (g *Gate) split(req *Request, body []byte, err error) []Item {
 	if err == nil && len(deliveries) > MaxDeliveries {
 		err = errTooMany
 	}
+	if errors.Is(err, ErrNoDelivery) {
+		return nil, ErrNoDelivery
+	}
 	if err != nil {
-		return []Item{{Reason: drops.Malformed, Detail: err.Error()}}
+		return []Item{{Reason: drops.Malformed, Detail: err.Error()}}, nil
 	}
 	items := make([]Item, len(deliveries))
 	for i := range deliveries {
@@ -58,5 +79,5 @@ func (g *Gate) split(req *Request, body []byte, err error) []Item {
 			items[i].Body = bytes.Clone(items[i].Body)
 		}
 	}
-	return items
+	return items, nil
 }

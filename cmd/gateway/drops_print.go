@@ -3,12 +3,10 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -17,6 +15,7 @@ import (
 
 	"webhook-gateway/drops"
 	"webhook-gateway/internal/safetext"
+	"webhook-gateway/providers"
 )
 
 const bodyNotKept = "the request was not kept: more than 100 drops of its source or job and reason that minute"
@@ -261,16 +260,11 @@ func inflated(k drops.Kept) (body []byte, whole bool) {
 }
 
 // inflate returns a body without its content encoding; whole is false when it is longer than limit, of which
-// a few bytes more are returned then. What cannot be inflated is returned as it came.
+// a byte more is returned then. What cannot be inflated is returned as it came.
 func inflate(wire []byte, encoding string, limit int) (body []byte, whole bool) {
-	body = wire
-	if encoding := strings.ToLower(strings.TrimSpace(encoding)); encoding == "gzip" || encoding == "x-gzip" {
-		if z, err := gzip.NewReader(bytes.NewReader(wire)); err == nil {
-			plain, err := io.ReadAll(io.LimitReader(z, int64(limit)+utf8.UTFMax))
-			if err == nil {
-				body = plain
-			}
-		}
+	body, _, err := providers.Inflate(encoding, wire, int64(limit))
+	if err != nil && !providers.TooLarge(err) {
+		body = wire
 	}
 	return body, len(body) <= limit
 }

@@ -1,11 +1,7 @@
 package capture
 
 import (
-	"bytes"
-	"compress/gzip"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"unicode"
@@ -19,20 +15,9 @@ const maxInflated = 64 << 20
 
 // Plain returns the body without its content encoding.
 func (c *Capture) Plain() ([]byte, error) {
-	switch encoding := strings.ToLower(strings.TrimSpace(c.Value("Content-Encoding"))); encoding {
-	case "", "identity":
-		return c.Content, nil
-	case "gzip", "x-gzip":
-	default:
-		return nil, fmt.Errorf("the content encoding %.20q is not known here", encoding)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(c.Content))
+	plain, _, err := providers.Inflate(c.Value("Content-Encoding"), c.Content, maxInflated)
 	if err != nil {
-		return nil, errors.New("the body is not the gzip that Content-Encoding says it is")
-	}
-	plain, err := io.ReadAll(io.LimitReader(z, maxInflated+1))
-	if err != nil || len(plain) > maxInflated {
-		return nil, errors.New("the body cannot be inflated")
+		return nil, fmt.Errorf("inflate the body: %w", err)
 	}
 	return plain, nil
 }

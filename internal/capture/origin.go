@@ -18,7 +18,7 @@ import (
 const (
 	scrubbedHeaders = "headers" // signatures, cookies, credentials, and whatever is no vendor's
 	scrubbedQuery   = "query"   // values of parameters that are called like credentials
-	scrubbedToken   = "token"   // verification tokens in the body
+	scrubbedToken   = "token"   // verification tokens in the body, and credentials
 	scrubbedTexts   = "texts"   // every text of the body
 )
 
@@ -55,8 +55,11 @@ func (o Origin) Capture(m *Message) (*Capture, error) {
 			if err != nil {
 				return nil, err
 			}
+			if r, ok := o.Vendor.(providers.Redactor); ok {
+				clean = r.Redact(clean)
+			}
+			c.noteIf(n > 0 || len(clean) != len(body), scrubbedToken)
 			body = clean
-			c.noteIf(n > 0, scrubbedToken)
 		}
 	}
 	c.noteIf(len(c.Headers) < len(m.Headers), scrubbedHeaders)

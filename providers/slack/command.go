@@ -4,30 +4,29 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/url"
 
 	"webhook-gateway/providers"
 )
 
 // command reads a slash command, or whatever else a form without a payload is.
-func command(form url.Values) (providers.Delivery, error) {
+func command(f form) (providers.Delivery, error) {
 	for _, name := range []string{"team_id", "enterprise_id", "is_enterprise_install", "api_app_id"} {
-		if len(form[name]) > 1 {
+		if len(f[name]) > 1 {
 			return providers.Delivery{}, fmt.Errorf("%w: %s is repeated", providers.ErrMalformed, name)
 		}
 	}
 	n := names{
-		orgWide:     form.Get("is_enterprise_install") == "true",
-		teams:       []string{form.Get("team_id")},
-		enterprises: []string{form.Get("enterprise_id")},
-		apps:        []string{form.Get("api_app_id")},
+		orgWide:     f.only("is_enterprise_install") == "true",
+		teams:       []string{f.only("team_id")},
+		enterprises: []string{f.only("enterprise_id")},
+		apps:        []string{f.only("api_app_id")},
 	}
-	d := providers.Delivery{Tenant: n.tenant(), Named: n.named(), OrderingKey: only(form, "channel_id")}
+	d := providers.Delivery{Tenant: n.tenant(), Named: n.named(), OrderingKey: f.only("channel_id")}
 	switch {
-	case form.Has("command"):
+	case f.has("command"):
 		d.Type = "slash_command"
-		d.VendorID = commandID(form)
-	case form.Has("ssl_check"):
+		d.VendorID = commandID(f)
+	case f.has("ssl_check"):
 		d.Type = "ssl_check"
 	}
 	return d, nil
@@ -35,22 +34,14 @@ func command(form url.Values) (providers.Delivery, error) {
 
 // commandID is the command's trigger or, where it has none, its response_url: hashed, because whoever has
 // that URL may answer in the user's channel.
-func commandID(form url.Values) string {
-	if trigger := only(form, "trigger_id"); trigger != "" {
+func commandID(f form) string {
+	if trigger := f.only("trigger_id"); trigger != "" {
 		return trigger
 	}
-	response := only(form, "response_url")
+	response := f.only("response_url")
 	if response == "" {
 		return ""
 	}
 	sum := sha256.Sum256([]byte(response))
 	return "response_url:" + hex.EncodeToString(sum[:])
-}
-
-// only is a field's value when it has exactly one.
-func only(form url.Values, name string) string {
-	if len(form[name]) != 1 {
-		return ""
-	}
-	return form[name][0]
 }

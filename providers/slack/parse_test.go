@@ -263,7 +263,7 @@ func TestMalformed(t *testing.T) {
 		{asJSON, strings.Repeat(`{"a":`, 10_001) + "1" + strings.Repeat("}", 10_001)},
 		{asJSON, "command=%2Fx"}, {"", "command=%2Fx"}, {"multipart/form-data; boundary=x", "command=%2Fx"}, {"text/plain", "payload=%7B%7D"},
 		{asForm + "-x", "command=%2Fx"}, {asForm + ", " + asForm, "command=%2Fx"},
-		{asForm, "command=%zz"}, {asForm, "command=1;text=2"}, {asForm, "payload="}, {asForm, "payload=x"}, {asForm, "payload=%7B"},
+		{asForm, "payload="}, {asForm, "payload=x"}, {asForm, "payload=%7B"},
 		{asForm, "payload=%7B%7D&payload=%7B%7D"}, {asForm, interaction(mention + "x")},
 		{asForm, "command=%2Fx&team_id=T1&team_id=T1"}, {asForm, "command=%2Fx&enterprise_id=E1&enterprise_id=E2"},
 		{asForm, "command=%2Fx&api_app_id=A1&api_app_id="}, {asForm, "a=1&is_enterprise_install=true&is_enterprise_install=false"},
@@ -271,7 +271,7 @@ func TestMalformed(t *testing.T) {
 		deliveries, err := New().Parse(c[0], []byte(c[1]))
 		if deliveries != nil || !errors.Is(err, providers.ErrMalformed) {
 			t.Errorf("%q, %.100q: %+v, %v; want ErrMalformed", c[0], c[1], deliveries, err)
-		} else if strings.Contains(err.Error(), "%zz") || strings.Contains(err.Error(), "T1") {
+		} else if strings.Contains(err.Error(), "T1") {
 			t.Errorf("the error tells content: %v", err)
 		}
 	}
@@ -319,6 +319,26 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
+// One that cannot be answered is no delivery either, and nothing of it may be stored.
+func TestURLVerificationIsNoDelivery(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][2]string{
+		{asJSON, `{"type":"url_verification"}`},
+		{asJSON, `{"type":"url_verification","challenge":""}`},
+		{asJSON, `{"type":"url_verification","challenge":7}`},
+		{asJSON, `{"type":"url_verification","challenge":"a\nb","team_id":"T1"}`},
+		{asJSON, `{"type":"url_verification","challenge":"` + strings.Repeat("x", maxHandshake) + `"}`},
+		{asForm, interaction(`{"type":"url_verification","challenge":"x"}`)},
+	} {
+		if got, err := New().Parse(c[0], []byte(c[1])); got != nil || !errors.Is(err, providers.ErrNoDelivery) {
+			t.Errorf("%.80s: %+v, %v; want ErrNoDelivery", c[1], got, err)
+		}
+		if answer, ok := New().Handshake(c[0], []byte(c[1])); ok {
+			t.Errorf("%.80s: answered %q", c[1], answer)
+		}
+	}
+}
+
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -339,7 +359,7 @@ func TestProbe(t *testing.T) {
 		{asForm, "SSL_CHECK=1", true, false},
 		{asForm, "command=%2Fx&text=ssl_check%3D1", true, false},
 		{asForm, "payload=%7B%22ssl_check%22%3A1%7D", true, false},
-		{asForm, "ssl_check=1&x=%zz", true, false},
+		{asForm, "ssl_check=1&x=%zz", true, true},
 		{asForm, `{"text":"&ssl_check=1&"}`, true, false},
 		{asForm, "", true, false},
 		{asJSON, "ssl_check=1", false, false},
@@ -376,6 +396,7 @@ func TestNothingSecretIsKept(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, body := range []string{
 		mention, click, `[]`, `{"type":"app_rate_limited","minute_rate_limited":1}`, `{"type":"dialog_x","action_ts":"1"}`, `{"view":{},"event":null,"user":"U"}`,
+		`{"event":{"bot_access_token" : "xwfp-1"},"bot_access_token":"a\"b"}`, `{"type":"url_verification"}`,
 		`{"authorizations":[null,{"team_id":"T"}],"team":"T","is_enterprise_install":"true","enterprise":"E"}`, ``,
 	} {
 		f.Add(asJSON, []byte(body))
@@ -396,7 +417,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("handshake %q", answer)
 		}
 		if err != nil {
-			if !errors.Is(err, providers.ErrMalformed) || got != nil {
+			if !errors.Is(err, providers.ErrMalformed) && !errors.Is(err, providers.ErrNoDelivery) || got != nil {
 				t.Fatalf("%+v, %v", got, err)
 			}
 			return
@@ -405,7 +426,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%+v", got)
 		}
 		d := got[0]
-		if d.Hash != canonical.Raw(body) && !strings.HasPrefix(d.Hash, "c1:") {
+		if clean := p.Redact(body); d.Hash != canonical.Raw(clean) && !strings.HasPrefix(d.Hash, "c1:") {
 			t.Errorf("fingerprint %s", d.Hash)
 		}
 		if d.Tenant != (jobs.Identity{}) && (d.Tenant.Value == "" || !slices.Contains(d.Named, d.Tenant)) {

@@ -4,8 +4,6 @@ package slack
 import (
 	"bytes"
 	"fmt"
-	"mime"
-	"net/url"
 	"slices"
 
 	"webhook-gateway/internal/canonical"
@@ -21,6 +19,7 @@ var (
 	_ providers.Provider   = (*Provider)(nil)
 	_ providers.Handshaker = (*Provider)(nil)
 	_ providers.Prober     = (*Provider)(nil)
+	_ providers.Redactor   = (*Provider)(nil)
 )
 
 // New returns the provider, which is ready.
@@ -46,6 +45,7 @@ func (p *Provider) Parse(contentType string, body []byte) ([]providers.Delivery,
 }
 
 func (p *Provider) parse(contentType string, body []byte) (providers.Delivery, error) {
+	body = redact(body)
 	if looksLikeJSON(body) {
 		return p.parseJSON(body, content)
 	}
@@ -77,9 +77,14 @@ func (p *Provider) parseJSON(text []byte, hash func(canonical.Value) string) (pr
 	if err != nil {
 		return providers.Delivery{}, err
 	}
+	if d.Type == urlVerification {
+		return providers.Delivery{}, providers.ErrNoDelivery // Handshake answers one with a challenge
+	}
 	d.Hash = hash(doc.Root())
 	return d, nil
 }
+
+const urlVerification = "url_verification"
 
 // maxHandshake bounds a URL verification, which is of about 150 bytes, so that no large body is read twice.
 const maxHandshake = 8 << 10
@@ -95,7 +100,7 @@ func (p *Provider) Handshake(_ string, body []byte) (answer string, ok bool) {
 	}
 	defer p.docs.Put(doc)
 	challenge := doc.Root().Only("challenge").Text()
-	if doc.Root().Only("type").Text() != "url_verification" || challenge == "" {
+	if doc.Root().Only("type").Text() != urlVerification || challenge == "" {
 		return "", false
 	}
 	for _, c := range []byte(challenge) {
@@ -123,23 +128,4 @@ func (*Provider) Probe(contentType string, body []byte) bool {
 func looksLikeJSON(body []byte) bool {
 	body = bytes.TrimLeft(body, " \t\r\n")
 	return len(body) > 0 && (body[0] == '{' || body[0] == '[' || body[0] == '"')
-}
-
-func isForm(contentType string) bool {
-	// A parameter that cannot be read does not matter: the type before it is returned all the same.
-	mediaType, _, _ := mime.ParseMediaType(contentType)
-	return mediaType == "application/x-www-form-urlencoded"
-}
-
-// parseForm reads the body, and nothing but the body: Slack does not sign the query of the URL. The
-// parser's own error would quote the body.
-func parseForm(contentType string, body []byte) (url.Values, error) {
-	if len(body) == 0 || !isForm(contentType) {
-		return nil, fmt.Errorf("%w: neither JSON nor a form", providers.ErrMalformed)
-	}
-	form, err := url.ParseQuery(string(body))
-	if err != nil {
-		return nil, fmt.Errorf("%w: a form that cannot be read", providers.ErrMalformed)
-	}
-	return form, nil
 }

@@ -34,6 +34,13 @@ type Work struct {
 	Items   []Item
 	// Deadline ends the attempts to settle it. What is not settled by then has failed.
 	Deadline time.Time
+	// Rehash tells a delivery's fingerprint by another method than its Hash is of; see Gate.Rehash.
+	Rehash Rehash
+}
+
+// Rehash is what a Settler asks for a fingerprint that an older key may have.
+type Rehash interface {
+	Rehash(ctx context.Context, req *Request, position int, method string) (hash string, known bool)
 }
 
 // Item is one delivery of a request, resolved: it has a job to be claimed for, or a reason to be dropped.
@@ -153,7 +160,7 @@ func (g *Gate) Read(ctx context.Context, req *Request) ([]Item, error) {
 // settle hands deliveries that were counted on their way to the settler, and counts their endings.
 func (g *Gate) settle(req *Request, items []Item, deadline time.Time) (*Admission, error) {
 	a := &Admission{Items: items, Ended: make(chan struct{})}
-	work := &Work{Request: req, Items: items, Deadline: deadline}
+	work := &Work{Request: req, Items: items, Deadline: deadline, Rehash: g}
 	err := g.settler.Settle(work, func(endings []Ending) {
 		g.ledger.End(req.Provider, tally(endings))
 		a.Endings = endings

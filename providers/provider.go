@@ -69,6 +69,14 @@ type Redactor interface {
 	Redact(body []byte) []byte
 }
 
+// Rehasher is a Provider whose fingerprints were made by another method in an earlier release. Keys that were
+// stored then are compared under theirs, so that a vendor's retry is no hash_mismatch after an upgrade.
+type Rehasher interface {
+	// Rehash returns, by the method named (c1, c2, …), the fingerprint of each delivery that Parse finds in the body;
+	// false when this release does not know the method.
+	Rehash(method, contentType string, body []byte) (hashes []string, ok bool)
+}
+
 // MaxProbe is how many bytes of a request without a usable signature are read, for a Prober alone.
 const MaxProbe = 64 << 10
 

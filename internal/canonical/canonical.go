@@ -123,9 +123,15 @@ func Raw(body []byte) string {
 	return spell(rawPrefix, &sum)
 }
 
+// The methods, as a fingerprint names the one that made it.
 const (
-	canonicalPrefix = "c1:"
-	rawPrefix       = "r1:"
+	Method    = "c1" // of canonical JSON
+	RawMethod = "r1" // of the bytes
+)
+
+const (
+	canonicalPrefix = Method + ":"
+	rawPrefix       = RawMethod + ":"
 )
 
 // spell writes a sum behind the name of its method.

@@ -137,9 +137,13 @@ func (b *Inbox) decide(ctx context.Context, r *row) ([]idempotency.Verdict, erro
 		}
 		plane := b.keys.In(tx)
 		who := idempotency.Identity{ID: item.ID, Token: item.Token}
-		outcome, err := plane.ClaimAs(ctx, who, item.Ref, fingerprint{item.Hash, r}, Lease)
+		content := &fingerprint{ctx: ctx, current: item.Hash, row: r}
+		outcome, err := plane.ClaimAs(ctx, who, item.Ref, content, Lease)
 		if err != nil {
 			return err
+		}
+		if outcome.Kind == idempotency.Conflict && content.unknown != "" {
+			return fmt.Errorf("the key was stored with the method %q, which this release does not know", content.unknown)
 		}
 		verdict = outcome.Kind
 		switch {
@@ -164,16 +168,20 @@ func (b *Inbox) decide(ctx context.Context, r *row) ([]idempotency.Verdict, erro
 
 // fingerprint is a delivery's content under the methods that an older row may have been hashed with.
 type fingerprint struct {
+	ctx     context.Context // of the one claim that it is made for
 	current idempotency.Hash
 	row     *row
+	unknown string // a method that was asked for and is not known
 }
 
-func (f fingerprint) Current() idempotency.Hash { return f.current }
+func (f *fingerprint) Current() idempotency.Hash { return f.current }
 
-func (f fingerprint) Under(method string) (idempotency.Hash, bool) {
-	body, encoding := f.row.body()
-	if encoding != "" { // the hash is of what was inflated, which is gone
-		return idempotency.Hash{}, false
+func (f *fingerprint) Under(method string) (idempotency.Hash, bool) {
+	work := f.row.entry.work
+	text, known := work.Rehash.Rehash(f.ctx, work.Request, f.row.item.Position, method)
+	if !known {
+		f.unknown = method
 	}
-	return idempotency.Content(body).Under(method)
+	hash, err := idempotency.ParseHash(text)
+	return hash, err == nil
 }

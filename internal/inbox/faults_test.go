@@ -263,21 +263,6 @@ func TestWhatABatchCannotJudgeIsDecidedAlone(t *testing.T) {
 	}
 }
 
-func TestARowIsComparedUnderItsOwnMethod(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, defaults)
-	// The row was hashed raw; today the same content is hashed canonically.
-	raw := w.item("1", `{"whole":"request"}`)
-	w.wantEndings(w.settle(w.request(raw)), accepted)
-	today := raw
-	today.Hash = "c1:" + fmt.Sprintf("%064x", 7)
-	w.wantEndings(w.settle(w.request(today)), duplicate)
-	other := w.request(today)
-	other.Request.Body = []byte("other content")
-	w.wantEndings(w.settle(other), mismatch)
-	w.wantRows(1, 1, 1)
-}
-
 func TestTwoInboxesOnOneDatabaseHaveOneOwnerPerKey(t *testing.T) {
 	t.Parallel()
 	one := newWorld(t, defaults)

@@ -31,7 +31,7 @@ func TestRehash(t *testing.T) {
 		{"of a delivery that is not there", "", body, 2, "r1", "", true},
 		{"today's method, which made another hash", "", body, 0, "c1", "", true},
 		{"a later method", "", body, 0, "c2", "", false},
-		{"what cannot be unpacked", "gzip", body, 0, "r1", "", false},
+		{"what cannot be unpacked", "gzip", packed.Bytes()[:20], 0, "r1", "", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

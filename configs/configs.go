@@ -21,11 +21,13 @@ type Config struct {
 	SecretsKey  Secret `env:"GATEWAY_SECRETS_KEY"`
 	StateDir    string `env:"GATEWAY_STATE_DIR"`
 
-	Listen      string     `env:"GATEWAY_LISTEN"`
-	AdminListen string     `env:"GATEWAY_ADMIN_LISTEN"`
-	AdminOpen   bool       `env:"GATEWAY_ADMIN_OPEN"`
-	Pprof       bool       `env:"GATEWAY_PPROF"`
-	LogLevel    slog.Level `env:"GATEWAY_LOG_LEVEL"`
+	Listen          string     `env:"GATEWAY_LISTEN"`
+	AdminListen     string     `env:"GATEWAY_ADMIN_LISTEN"`
+	AdminOpen       bool       `env:"GATEWAY_ADMIN_OPEN"`
+	Pprof           bool       `env:"GATEWAY_PPROF"`
+	WaitForPostgres bool       `env:"GATEWAY_WAIT_FOR_POSTGRES"`
+	AcceptFsyncOff  bool       `env:"GATEWAY_ACCEPT_FSYNC_OFF"`
+	LogLevel        slog.Level `env:"GATEWAY_LOG_LEVEL"`
 
 	MaxBodyBytes     int64         `env:"GATEWAY_MAX_BODY_BYTES"`
 	MaxInflatedBytes int64         `env:"GATEWAY_MAX_INFLATED_BYTES"`

@@ -73,6 +73,8 @@ func table() []setting {
 		},
 		{Setting: Setting{Name: "GATEWAY_ADMIN_OPEN", Default: "false", Help: "I protect the admin listener otherwise: it may then be off loopback, and answers whatever host a request names. It has no authentication."}},
 		{Setting: Setting{Name: "GATEWAY_PPROF", Default: "false", Help: "Go's profiles at /debug/pprof of the admin listener, which must then be on loopback."}},
+		{Setting: Setting{Name: "GATEWAY_WAIT_FOR_POSTGRES", Default: "true", Help: "Whether serve waits at its start for a PostgreSQL that does not answer, unready meanwhile. false: it exits with status 4."}},
+		{Setting: Setting{Name: "GATEWAY_ACCEPT_FSYNC_OFF", Default: "false", Help: "Start on a server that reports fsync = off, because its provider makes commits durable in another way. On any other server a crash loses what was acknowledged."}},
 		{Setting: Setting{Name: "GATEWAY_LOG_LEVEL", Default: "info", Help: "The least that is logged: debug, info, warn or error."}},
 	}
 	list = append(append(append(list, limits()...), times()...), captures()...)

@@ -24,7 +24,8 @@ func (e *example) Fatalf(format string, args ...any) { log.Fatalf(format, args..
 
 func examplePool(setup string) (pool *pgxpool.Pool, end func()) {
 	e := &example{}
-	pool = devdb.Pool(e)
+	pool = must(pgxpool.New(context.Background(), devdb.New(e)))
+	e.Cleanup(pool.Close)
 	must(pool.Exec(context.Background(), setup))
 	return pool, func() {
 		for i := len(e.ends) - 1; i >= 0; i-- {

@@ -16,7 +16,8 @@ const oldestServer = 150000
 const serverSQL = `
 	SELECT current_setting('server_version_num')::int, current_setting('server_version'), pg_is_in_recovery(),
 	       current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
-	       current_setting('default_transaction_isolation'), current_setting('server_encoding')`
+	       current_setting('default_transaction_isolation'), current_setting('server_encoding'),
+	       current_setting('default_transaction_read_only')`
 
 // server is what CheckServer asks for.
 type server struct {
@@ -25,27 +26,36 @@ type server struct {
 	standby                      bool
 	fsync, fullPages, commitWait string
 	isolation, encoding          string
+	readOnly                     string
+}
+
+// ServerOptions say what CheckServer accepts.
+type ServerOptions struct {
+	// AcceptFsyncOff accepts a server whose fsync is off: one that keeps its log elsewhere before it answers a
+	// COMMIT, as some providers' do. On any other a crash loses claims that were acknowledged.
+	AcceptFsyncOff bool
 }
 
 // CheckServer refuses a server on which a claim could be lost or be wrong, with every reason and what to
-// change: PostgreSQL below 15, a standby, settings under which a crash loses what was committed, a default
-// isolation other than READ COMMITTED, an encoding other than UTF8. The error wraps ErrServer.
-func CheckServer(ctx context.Context, db DB) error {
+// change: PostgreSQL below 15, a standby, a server that takes no writes, settings under which a crash loses what
+// was committed, a default isolation other than READ COMMITTED, an encoding other than UTF8. The error wraps
+// ErrServer.
+func CheckServer(ctx context.Context, db DB, o ServerOptions) error {
 	rows, err := db.Query(ctx, serverSQL)
 	if err != nil {
 		return fmt.Errorf("check server: %w", err)
 	}
 	s, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (s server, err error) {
-		err = row.Scan(&s.number, &s.version, &s.standby, &s.fsync, &s.fullPages, &s.commitWait, &s.isolation, &s.encoding)
+		err = row.Scan(&s.number, &s.version, &s.standby, &s.fsync, &s.fullPages, &s.commitWait, &s.isolation, &s.encoding, &s.readOnly)
 		return s, err
 	})
 	if err != nil {
 		return fmt.Errorf("check server: %w", err)
 	}
-	return s.check()
+	return s.check(o)
 }
 
-func (s server) check() error {
+func (s server) check(o ServerOptions) error {
 	var problems []error
 	refuse := func(is bool, format string, args ...any) {
 		if is {
@@ -55,7 +65,9 @@ func (s server) check() error {
 	refuse(s.number < oldestServer, "it is PostgreSQL %s: upgrade to 15 or later", s.version)
 	refuse(s.standby, "it is a standby, which neither takes claims nor shows the latest: connect to the primary "+
 		"(target_session_attrs=read-write in the connection string)")
-	refuse(s.fsync != "on", "fsync is %s, a crash loses claims that were acknowledged: set fsync = on and reload", s.fsync)
+	refuse(!s.standby && s.readOnly == "on", "default_transaction_read_only is on, it takes no writes: "+
+		"free its disk if it is full, then set it off for the server, this role and the database")
+	refuse(s.fsync != "on" && !o.AcceptFsyncOff, "fsync is %s, a crash loses claims that were acknowledged: set fsync = on and reload", s.fsync)
 	refuse(s.fullPages != "on", "full_page_writes is %s, a crash can tear pages: set full_page_writes = on and reload", s.fullPages)
 	refuse(s.commitWait == "off", "synchronous_commit is off, a crash loses claims that were acknowledged: "+
 		"set synchronous_commit = on for this role or database")

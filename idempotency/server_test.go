@@ -17,9 +17,10 @@ import (
 func TestRealServersAreJudgedByWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	server := devdb.NewServer(t, devdb.Options{Fsync: true})
+	var options idempotency.ServerOptions
 	check := func(url, want string, change func(*pgxpool.Config)) {
 		t.Helper()
-		err := idempotency.CheckServer(t.Context(), open(t, url, change))
+		err := idempotency.CheckServer(t.Context(), open(t, url, change), options)
 		if want == "" && err != nil || want != "" && (!errors.Is(err, idempotency.ErrServer) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -31,7 +32,11 @@ func TestRealServersAreJudgedByWhatTheyAre(t *testing.T) {
 	check(url, "", nil)
 	check(url, "synchronous_commit is off", set("synchronous_commit", "off"))
 	check(url, "default_transaction_isolation is repeatable read", set("default_transaction_isolation", "repeatable read"))
+	check(url, "default_transaction_read_only is on", set("default_transaction_read_only", "on"))
 	check(devdb.New(t), "fsync is off", nil) // the tests' own server
+	options.AcceptFsyncOff = true
+	check(devdb.New(t), "full_page_writes is off", nil) // and nothing else is accepted
+	options.AcceptFsyncOff = false
 
 	if _, err := open(t, url, nil).Exec(t.Context(), `CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`); err != nil {
 		t.Fatal(err)
@@ -50,7 +55,7 @@ func TestRealServersAreJudgedByWhatTheyAre(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := idempotency.CheckServer(t.Context(), open(t, url, nil)); err == nil || errors.Is(err, idempotency.ErrServer) {
+	if err := idempotency.CheckServer(t.Context(), open(t, url, nil), options); err == nil || errors.Is(err, idempotency.ErrServer) {
 		t.Errorf("no server: %v, want an error about the connection", err)
 	}
 }

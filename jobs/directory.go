@@ -132,6 +132,13 @@ func (d *Directory) Loaded() bool { return d.fresh.everSucceeded() }
 // the first, it is how long the directory has existed.
 func (d *Directory) Age() time.Duration { return d.fresh.age() }
 
+// ReadOnly says why the server took no writes when it was read last; empty when it took them.
+func (d *Directory) ReadOnly() string {
+	d.fresh.mu.Lock()
+	defer d.fresh.mu.Unlock()
+	return d.fresh.readOnly
+}
+
 // apply brings a change in. What was there under the same ids is taken out of every index first, all of
 // it: a tenant may have moved from one of the jobs to another.
 func (h *holdings) apply(c *changes) {

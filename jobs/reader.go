@@ -21,12 +21,13 @@ const (
 )
 
 // Both tables are read by one statement: one snapshot, so that a job is never seen without its source,
-// and one round trip. Its first branch says which snapshot that was, and when the server started.
+// and one round trip. Its first branch says which snapshot that was, when the server started, and whether it is
+// a standby and takes no writes.
 const (
 	readStart = `
 SELECT 'at', '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, '',
-       pg_current_snapshot()::text, '00000000-0000-0000-0000-000000000000'::uuid, '{}'::jsonb, false, false,
-       '{}'::bytea[], 0::float8, pg_postmaster_start_time()`
+       pg_current_snapshot()::text, '00000000-0000-0000-0000-000000000000'::uuid, '{}'::jsonb, pg_is_in_recovery(),
+       current_setting('transaction_read_only') = 'on', '{}'::bytea[], 0::float8, pg_postmaster_start_time()`
 	readSources = `
 UNION ALL
 SELECT 'source', id, '00000000-0000-0000-0000-000000000000', provider,
@@ -60,12 +61,14 @@ type reader struct {
 	reload   time.Time // when everything is read again
 	unopened map[uuid.UUID]int
 	failing  bool
+	reset    time.Time // when all connections were given up last
 }
 
 // changes is what one read brought.
 type changes struct {
-	at     string
-	server time.Time
+	at       string
+	server   time.Time
+	readOnly string // why the server takes no writes; empty when it does
 
 	sourceIDs []uuid.UUID // every source that came, removed ones too
 	sources   []*Source
@@ -82,6 +85,7 @@ func (d *Directory) read(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("read changed sources and jobs: %w", err)
 		}
 		// After a restart, a failover or a restore the numbers of transactions may have begun anew.
+		d.notice(c.readOnly, now)
 		if c.server.Equal(r.server) && xmin(c.at) >= xmin(r.at) {
 			d.take(c, false)
 			return nil
@@ -94,6 +98,7 @@ func (d *Directory) read(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("read all sources and jobs: %w", err)
 	}
+	d.notice(c.readOnly, now)
 	d.take(c, true)
 	return nil
 }
@@ -171,6 +176,12 @@ func (d *Directory) query(ctx context.Context, limit time.Duration, sql string, 
 func (d *Directory) add(c *changes, l *row) error {
 	if l.kind == "at" {
 		c.at, c.server = l.name, l.created
+		switch {
+		case l.fallback:
+			c.readOnly = "it is a standby"
+		case l.ended:
+			c.readOnly = "default_transaction_read_only is on"
+		}
 		return nil
 	}
 	clear(l.identity)

@@ -18,6 +18,9 @@ const (
 	readSpacing = time.Second / 18
 	// waitAtMost bounds a Refresh: the vendor waits meanwhile.
 	waitAtMost = 2 * time.Second
+	// resetEvery is how often connections to a server that takes no writes are given up: new ones may lead to
+	// the primary.
+	resetEvery = 5 * time.Second
 	// tries is how many reads may fail before a Refresh does. A read whose connection was cut says nothing of the
 	// server, which may have restarted meanwhile.
 	tries = 3
@@ -35,6 +38,7 @@ type freshness struct {
 	succeeded time.Time     // when the newest read that succeeded began
 	failed    time.Time     // when the newest read that failed began
 	stopped   bool          // nobody reads any more
+	readOnly  string        // why the server takes no writes; empty when it does
 	done      chan struct{} // closed, and replaced, at the end of every read
 }
 
@@ -42,6 +46,24 @@ func (f *freshness) everSucceeded() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.succeeded.IsZero()
+}
+
+// notice keeps whether the server takes writes, and logs a change.
+func (d *Directory) notice(readOnly string, now time.Time) {
+	d.fresh.mu.Lock()
+	before := d.fresh.readOnly
+	d.fresh.readOnly = readOnly
+	d.fresh.mu.Unlock()
+	switch {
+	case before == "" && readOnly != "":
+		d.log.Error("PostgreSQL takes no writes", slog.String("reason", readOnly))
+	case before != "" && readOnly == "":
+		d.log.Info("PostgreSQL takes writes again")
+	}
+	if readOnly != "" && now.Sub(d.reader.reset) >= resetEvery {
+		d.pool.Reset()
+		d.reader.reset = now
+	}
 }
 
 // age is how old what the directory knows may be.

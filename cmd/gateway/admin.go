@@ -25,15 +25,25 @@ const stale = 10 * time.Second
 type admin struct {
 	http.Handler
 	directory *jobs.Directory
-	ready     atomic.Bool
+	unready   atomic.Pointer[string] // why it does not receive; nil once it does
 }
 
 func newAdmin(cfg configs.Config, reg *prometheus.Registry, directory *jobs.Directory) *admin {
 	mux := http.NewServeMux()
 	a := &admin{Handler: mux, directory: directory}
+	a.setUnready("starting")
 	if !cfg.AdminOpen {
 		a.Handler = thisMachine(mux)
 	}
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "gateway_ready",
+		Help: "Whether deliveries are received and can be stored, as /readyz says.",
+	}, func() float64 {
+		if a.why() == "" {
+			return 1
+		}
+		return 0
+	}))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{
 		Registry: reg, EnableOpenMetrics: true, MaxRequestsInFlight: 4, Timeout: 5 * time.Second,
 	}))
@@ -61,19 +71,31 @@ func thisMachine(next http.Handler) http.Handler {
 	})
 }
 
-func (a *admin) setReady(ready bool) { a.ready.Store(ready) }
+func (a *admin) setReady() { a.unready.Store(nil) }
+
+func (a *admin) setUnready(why string) { a.unready.Store(&why) }
+
+// why says why no delivery would be stored now; empty: it would.
+func (a *admin) why() string {
+	if unready := a.unready.Load(); unready != nil {
+		return "not receiving: " + *unready
+	}
+	if age := a.directory.Age(); age > stale {
+		return fmt.Sprintf("PostgreSQL has not answered for %s", age.Round(time.Second))
+	}
+	if readOnly := a.directory.ReadOnly(); readOnly != "" {
+		return "PostgreSQL takes no writes: " + readOnly
+	}
+	return ""
+}
 
 func (a *admin) readyz(w http.ResponseWriter, _ *http.Request) {
-	switch age := a.directory.Age(); {
-	case !a.ready.Load():
+	if why := a.why(); why != "" {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintln(w, "not receiving: starting or draining")
-	case age > stale:
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintf(w, "PostgreSQL has not answered for %s\n", age.Round(time.Second))
-	default:
-		fmt.Fprintln(w, "ready")
+		fmt.Fprintln(w, why)
+		return
 	}
+	fmt.Fprintln(w, "ready")
 }
 
 func newLogger(w io.Writer, cfg configs.Config) *slog.Logger {

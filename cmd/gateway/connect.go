@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,11 +23,20 @@ func openDatabase(ctx context.Context, cmd *cobra.Command) (*pgxpool.Pool, confi
 	return pool, cfg, err
 }
 
-// connect opens a pool and makes sure that the database answers and may be used.
-func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool, error) {
+// openPool opens a pool that has not connected yet.
+func openPool(ctx context.Context, url string, connections int32) (*pgxpool.Pool, error) {
 	pool, err := pg.Open(ctx, url, connections, idempotency.WatchCommits)
 	if err != nil {
 		return nil, unconnected(err)
+	}
+	return pool, nil
+}
+
+// connect opens a pool and makes sure that the database answers and may be used.
+func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool, error) {
+	pool, err := openPool(ctx, url, connections)
+	if err != nil {
+		return nil, err
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
@@ -48,9 +56,18 @@ func unconnected(err error) error {
 		return withStatus(exitUnreachable, err)
 	case errors.As(err, &failed):
 		// Not pgx's own text: it quotes the URL's user, where a mistyped URL has its password.
-		err = failed.Unwrap()
-	case !errors.Is(err, context.DeadlineExceeded):
-		return err
+		return withStatus(exitUnreachable, &awayError{text: failed.Unwrap().Error(), err: err})
+	case errors.Is(err, context.DeadlineExceeded):
+		return withStatus(exitUnreachable, &awayError{text: err.Error(), err: err})
 	}
-	return withStatus(exitUnreachable, fmt.Errorf("PostgreSQL at DATABASE_URL does not answer: %w", err))
+	return err
 }
+
+// awayError says that PostgreSQL does not answer, in its own words.
+type awayError struct {
+	text string
+	err  error
+}
+
+func (e *awayError) Error() string { return "PostgreSQL at DATABASE_URL does not answer: " + e.text }
+func (e *awayError) Unwrap() error { return e.err }

@@ -64,7 +64,7 @@ func scraped(t *testing.T) map[string]family {
 	reg, pool := prometheus.NewRegistry(), devdb.Pool(t)
 	registerProcess(reg, pool)
 	sink := logsink.New(io.Discard, reg)
-	g, err := newGateway(t.Context(), base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
+	g, err := newGateway(base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func startGatewayOn(t *testing.T, url string, edit ...func(*configs.Config)) *ru
 	}
 	reg := prometheus.NewRegistry()
 	sink := logsink.New(io.Discard, reg)
-	g, err := newGateway(ctx, base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
+	g, err := newGateway(base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
 	if err != nil {
 		t.Fatal(err)
 	}

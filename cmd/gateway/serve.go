@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,7 +27,6 @@ import (
 	"webhook-gateway/internal/inbox"
 	"webhook-gateway/internal/logsink"
 	"webhook-gateway/jobs"
-	"webhook-gateway/migrations"
 	"webhook-gateway/providers"
 	"webhook-gateway/providers/nylas"
 	"webhook-gateway/providers/slack"
@@ -45,7 +45,8 @@ func serveCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Receive webhooks until SIGTERM",
 		Long: "Receive webhooks until SIGTERM or SIGINT, then finish and answer what was begun and exit with status 0.\n" +
-			"Needs DATABASE_URL and GATEWAY_SECRETS_KEY; the schema must be there (gateway migrate up).",
+			"Needs DATABASE_URL and GATEWAY_SECRETS_KEY; the schema must be there (gateway migrate up). It waits for a PostgreSQL\n" +
+			"that does not answer yet, unless GATEWAY_WAIT_FOR_POSTGRES is false.",
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := settings(cmd, "DATABASE_URL", "GATEWAY_SECRETS_KEY")
@@ -75,40 +76,23 @@ func serve(ctx context.Context, cfg configs.Config, logTo io.Writer, ready func(
 	if err != nil {
 		return withStatus(exitConfig, err)
 	}
-	pool, err := connect(ctx, cfg.DatabaseURL.Reveal(), int32(cfg.Committers)+inbox.SpareConnections+4)
+	pool, err := openPool(ctx, cfg.DatabaseURL.Reveal(), int32(cfg.Committers)+inbox.SpareConnections+4)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	if err := checkDatabase(ctx, cfg, pool, keys); err != nil {
-		return err
-	}
 
 	relaxCollector(cfg)
 	reg := prometheus.NewRegistry()
 	registerProcess(reg, pool)
 	sink := logsink.New(logTo, reg)
 	defer sink.Close()
-	g, err := newGateway(ctx, base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
+	g, err := newGateway(base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
 	if err != nil {
 		return err
 	}
+	g.check = g.checkStart
 	return g.run(ctx, ready)
-}
-
-// checkDatabase refuses a database that must not be used, before anything is received.
-func checkDatabase(ctx context.Context, cfg configs.Config, pool *pgxpool.Pool, keys *jobs.Keys) error {
-	if err := idempotency.CheckServer(ctx, pool); err != nil {
-		return withStatus(exitUnreachable, err)
-	}
-	pending, err := migrations.Pending(ctx, cfg.DatabaseURL.Reveal())
-	if err != nil {
-		return withStatus(exitUnreachable, err)
-	}
-	if pending > 0 {
-		return withStatus(exitUnreachable, fmt.Errorf("the database lacks %d migrations: run gateway migrate up", pending))
-	}
-	return withStatus(exitConfig, jobs.CheckKeys(ctx, pool, keys))
 }
 
 // base is what the parts of a gateway stand on.
@@ -129,9 +113,15 @@ type gateway struct {
 	sweeper   *inbox.Sweeper
 	recorder  *capture.Recorder // nil: nothing is captured
 	admin     *admin
+
+	partitions *inbox.Partitions
+	check      func(context.Context) error // of the database, at the start; nil: none
+	fsyncOff   prometheus.Gauge
+	open       atomic.Bool // the start is over: requests are received
 }
 
-func newGateway(ctx context.Context, b base) (*gateway, error) {
+// newGateway puts the parts together. It does not talk to PostgreSQL.
+func newGateway(b base) (*gateway, error) {
 	vendors := wired()
 	names := make([]string, len(vendors))
 	for i, v := range vendors {
@@ -139,9 +129,6 @@ func newGateway(ctx context.Context, b base) (*gateway, error) {
 	}
 	plane := idempotency.NewService(b.pool, idempotency.Options{})
 	partitions := inbox.NewPartitions(b.pool)
-	if err := ensureDays(ctx, partitions, b.log); err != nil {
-		return nil, err
-	}
 	directory := jobs.NewDirectory(b.pool, b.keys, b.log, b.reg)
 	ledger := drops.NewLedger(names)
 	b.reg.MustRegister(ledger)
@@ -172,55 +159,40 @@ func newGateway(ctx context.Context, b base) (*gateway, error) {
 	}
 	return &gateway{
 		base: b, receiver: receiver, directory: directory, inbox: box, sweeper: sweeper, recorder: recorder,
-		admin: newAdmin(b.cfg, b.reg, directory),
+		admin: newAdmin(b.cfg, b.reg, directory), partitions: partitions, fsyncOff: newFsyncOff(b.reg),
 	}, nil
 }
 
-// ensureDays makes the inbox's days. That one of next week cannot be made now, as while the table is analyzed,
-// is no reason not to start: every sweep tries again.
-func ensureDays(ctx context.Context, partitions *inbox.Partitions, log *slog.Logger) error {
-	_, err := partitions.Ensure(ctx)
-	if err == nil {
-		return nil
-	}
-	until, unknown := partitions.Until(ctx)
-	if unknown != nil || !until.After(time.Now()) {
-		return err
-	}
-	log.Warn("inbox days not made", "there_until", until, "err", err)
-	return nil
-}
-
-// run listens, and drains along the flow once ctx ends: unready, no new connections, every request
-// answered, the last batch committed, then the background work and the admin listener.
+// run listens, waits for PostgreSQL, receives, and drains along the flow once ctx ends: unready, no new
+// connections, every request answered, the last batch committed, then the background work and the admin
+// listener.
 func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
 	if g.recorder != nil {
 		defer g.recorder.Stop()
 	}
 	defer g.inbox.Stop()
-	if err := g.directory.Load(ctx); err != nil {
-		return withStatus(exitUnreachable, fmt.Errorf("load sources and jobs: %w", err))
+	public, private, err := g.listen()
+	if err != nil {
+		return err
+	}
+	door := g.publicServer()
+	defer door.Close()
+	adminServer := &http.Server{Handler: g.admin, ReadHeaderTimeout: 5 * time.Second}
+	defer adminServer.Close()
+	failed := make(chan error, 2)
+	go func() { failed <- door.Serve(public) }()
+	go func() { failed <- adminServer.Serve(private) }()
+	at := addresses{Public: public.Addr(), Admin: private.Addr()}
+	if err := g.start(ctx, at); err != nil {
+		return err
 	}
 	stopBackground := g.background(ctx)
 	defer stopBackground()
-	public, err := net.Listen("tcp", g.cfg.Listen)
-	if err != nil {
-		return withStatus(exitConfig, fmt.Errorf("listen on GATEWAY_LISTEN: %w", err))
-	}
-	private, err := net.Listen("tcp", g.cfg.AdminListen)
-	if err != nil {
-		public.Close()
-		return withStatus(exitConfig, fmt.Errorf("listen on GATEWAY_ADMIN_LISTEN: %w", err))
-	}
-	door := g.publicServer()
-	failed := make(chan error, 2)
-	go func() { failed <- door.Serve(public) }()
-	adminServer := &http.Server{Handler: g.admin, ReadHeaderTimeout: 5 * time.Second}
-	go func() { failed <- adminServer.Serve(private) }()
-	g.log.Info("receiving", "listen", public.Addr().String(), "admin_listen", private.Addr().String())
-	g.admin.setReady(true)
+	g.open.Store(true)
+	g.admin.setReady()
+	g.log.Info("receiving", "listen", at.Public.String(), "admin_listen", at.Admin.String())
 	if ready != nil {
-		ready(addresses{Public: public.Addr(), Admin: private.Addr()})
+		ready(at)
 	}
 
 	select {
@@ -229,7 +201,7 @@ func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
 	case err = <-failed:
 	}
 	g.log.Info("draining", "delay", g.cfg.ShutdownDelay.String())
-	g.admin.setReady(false)
+	g.admin.setUnready("draining")
 	time.Sleep(g.cfg.ShutdownDelay)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.ShutdownTimeout)
 	defer cancel()
@@ -261,7 +233,7 @@ func (g *gateway) publicServer() *http.Server {
 	e.IPExtractor = echo.ExtractIPDirect() // the default would trust any client's X-Forwarded-For
 	g.receiver.Mount(e)
 	return &http.Server{
-		Handler:           e,
+		Handler:           g.onceOpen(e),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       10*time.Second + g.cfg.ReadTimeout, // for what no route takes
 		WriteTimeout:      g.cfg.ReadTimeout + g.cfg.SettleTimeout + 10*time.Second,

@@ -268,6 +268,7 @@ func (l *live) rules() map[string]series {
 		"GatewaySweepBehind":          {"table=webhook_deliveries": exactly(1)},
 		"GatewaySweepStalled":         {},
 		"GatewayInboxDayMissing":      {},
+		"GatewayNotReady":             {},
 		"GatewayLogLost":              {},
 		"GatewaySecretsUnopened":      {},
 		"GatewayDown":                 {"instance=" + deadGateway + ",job=gateway": exactly(0)},

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"webhook-gateway/configs"
+	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/pg"
+	"webhook-gateway/jobs"
+	"webhook-gateway/migrations"
+)
+
+const (
+	// One look at PostgreSQL at the start may take this long; the next one comes after the pause.
+	startAttempt = 30 * time.Second
+	startPause   = 500 * time.Millisecond
+	startLogged  = 10 * time.Second // while it waits, it says so this often
+)
+
+// listen takes both addresses, so that one that is taken ends the process at once.
+func (g *gateway) listen() (public, private net.Listener, err error) {
+	if public, err = net.Listen("tcp", g.cfg.Listen); err != nil {
+		return nil, nil, withStatus(exitConfig, fmt.Errorf("listen on GATEWAY_LISTEN: %w", err))
+	}
+	if private, err = net.Listen("tcp", g.cfg.AdminListen); err != nil {
+		public.Close()
+		return nil, nil, withStatus(exitConfig, fmt.Errorf("listen on GATEWAY_ADMIN_LISTEN: %w", err))
+	}
+	return public, private, nil
+}
+
+// onceOpen asks vendors to come again until the start is over.
+func (g *gateway) onceOpen(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.open.Load() {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// start checks the database and reads what receiving needs. It waits while PostgreSQL is away, unless it was told
+// not to, and says so in the log and at /readyz. What waiting cannot mend is an error at once.
+func (g *gateway) start(ctx context.Context, at addresses) error {
+	began := time.Now()
+	var logged time.Time
+	for {
+		err := g.prepare(ctx)
+		switch {
+		case err == nil:
+			if !logged.IsZero() {
+				g.log.Info("PostgreSQL answers", "waited", time.Since(began).Round(time.Millisecond).String())
+			}
+			return nil
+		case !g.cfg.WaitForPostgres, !pg.Passing(err), ctx.Err() != nil:
+			return err
+		}
+		g.admin.setUnready("waiting for PostgreSQL: " + err.Error())
+		if time.Since(logged) >= startLogged {
+			logged = time.Now()
+			g.log.Warn("waiting for PostgreSQL", "waited", time.Since(began).Round(time.Second).String(), "err", err,
+				"listen", at.Public.String(), "admin_listen", at.Admin.String())
+		}
+		select {
+		case <-time.After(startPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// prepare makes one attempt at the start.
+func (g *gateway) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startAttempt, fmt.Errorf("it took longer than %s", startAttempt))
+	defer cancel()
+	if g.check != nil {
+		if err := g.check(ctx); err != nil {
+			return err
+		}
+	}
+	if err := g.ensureDays(ctx); err != nil {
+		return withStatus(exitUnreachable, unconnected(err))
+	}
+	if err := g.directory.Load(ctx); err != nil {
+		return withStatus(exitUnreachable, fmt.Errorf("load sources and jobs: %w", unconnected(err)))
+	}
+	return nil
+}
+
+// ensureDays makes the inbox's days. When one of next week cannot be made now, as while the table is analyzed,
+// the gateway starts all the same: every sweep tries again.
+func (g *gateway) ensureDays(ctx context.Context) error {
+	_, err := g.partitions.Ensure(ctx)
+	if err == nil {
+		return nil
+	}
+	until, unknown := g.partitions.Until(ctx)
+	if unknown != nil || !until.After(time.Now()) {
+		return err
+	}
+	g.log.Warn("inbox days not made", "there_until", until, "err", err)
+	return nil
+}
+
+// checkStart refuses a database that must not be used, and says loudly what was accepted all the same.
+func (g *gateway) checkStart(ctx context.Context) error {
+	if err := checkDatabase(ctx, g.cfg, g.pool, g.keys); err != nil {
+		return err
+	}
+	server, err := pg.Describe(ctx, g.pool)
+	if err != nil {
+		return withStatus(exitUnreachable, unconnected(err))
+	}
+	if !server.Fsync {
+		g.fsyncOff.Set(1)
+		g.log.Warn("PostgreSQL reports fsync = off, and GATEWAY_ACCEPT_FSYNC_OFF accepts it: " +
+			"unless the provider makes commits durable in another way, a crash loses deliveries that were acknowledged")
+	}
+	return nil
+}
+
+func newFsyncOff(reg prometheus.Registerer) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "gateway_db_fsync_off",
+		Help: "1: the server reported fsync = off at the start, and GATEWAY_ACCEPT_FSYNC_OFF accepted it.",
+	})
+	reg.MustRegister(g)
+	return g
+}
+
+// checkDatabase refuses a database that must not be used, before anything is received.
+func checkDatabase(ctx context.Context, cfg configs.Config, pool *pgxpool.Pool, keys *jobs.Keys) error {
+	err := idempotency.CheckServer(ctx, pool, idempotency.ServerOptions{AcceptFsyncOff: cfg.AcceptFsyncOff})
+	if err != nil {
+		return withStatus(exitUnreachable, unconnected(err))
+	}
+	pending, err := migrations.Pending(ctx, cfg.DatabaseURL.Reveal())
+	if err != nil {
+		return withStatus(exitUnreachable, unconnected(err))
+	}
+	if pending > 0 {
+		return withStatus(exitUnreachable, fmt.Errorf("the database lacks %d migrations: run gateway migrate up", pending))
+	}
+	err = jobs.CheckKeys(ctx, pool, keys)
+	if errors.Is(err, jobs.ErrKeys) {
+		return withStatus(exitConfig, err)
+	}
+	return withStatus(exitUnreachable, unconnected(err))
+}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -17,10 +16,11 @@ import (
 var ErrKeys = errors.New(keysSetting + " does not open every stored secret")
 
 const storedSecrets = `
-SELECT 'source', id, provider || ' source ' || name, secrets FROM agent.provider_sources
+SELECT 'source', id, provider, '00000000-0000-0000-0000-000000000000'::uuid, provider || ' source ' || name, secrets
+  FROM agent.provider_sources
  WHERE removed_at IS NULL AND secrets <> '{}'
 UNION ALL
-SELECT 'job', id, 'job ' || id, secrets FROM agent.provider_jobs
+SELECT 'job', id, provider, organization_id, 'job ' || id, secrets FROM agent.provider_jobs
  WHERE closed_at IS NULL AND secrets <> '{}'`
 
 // CheckKeys opens every live secret of every source and active job once. Its error wraps ErrKeys when one
@@ -32,19 +32,19 @@ func CheckKeys(ctx context.Context, pool *pgxpool.Pool, keys *Keys) error {
 		return fmt.Errorf("read sealed secrets: %w", err)
 	}
 	var (
-		kind, holder string
-		id           uuid.UUID
-		secrets      [][]byte
+		of      holder
+		name    string
+		secrets [][]byte
 
 		total, unknown, altered int
 		needed                  = make(map[string]bool)
 		holders                 []string
 	)
-	_, err = pgx.ForEachRow(rows, []any{&kind, &id, &holder, &secrets}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&of.kind, &of.id, &of.provider, &of.organization, &name, &secrets}, func() error {
 		closed := unknown + altered
 		for _, sealed := range secrets {
 			total++
-			switch _, err := keys.open(tableOf(VerifierKind(kind)).name, id, sealed); {
+			switch _, err := keys.open(of, sealed); {
 			case errors.Is(err, errUnknownKey):
 				unknown++
 				with, _ := sealedWith(sealed)
@@ -54,7 +54,7 @@ func CheckKeys(ctx context.Context, pool *pgxpool.Pool, keys *Keys) error {
 			}
 		}
 		if unknown+altered > closed {
-			holders = append(holders, holder)
+			holders = append(holders, name)
 		}
 		return nil
 	})
@@ -70,7 +70,7 @@ func CheckKeys(ctx context.Context, pool *pgxpool.Pool, keys *Keys) error {
 			unknown, strings.Join(slices.Sorted(maps.Keys(needed)), ", "))
 	}
 	if altered > 0 {
-		why += fmt.Sprintf("; %d of them do not open with their own key, the row was copied or altered: set the secret anew with set-secret --drop-previous",
+		why += fmt.Sprintf("; %d of them do not open with their own key, the row was copied or altered, or given to another provider or organization: set the secret anew with set-secret --drop-previous",
 			altered)
 	}
 	return fmt.Errorf("%w: %s", ErrKeys, why)

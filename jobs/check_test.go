@@ -63,7 +63,7 @@ func TestKeysThatDoNotFitAreRefusedWithWhatToDo(t *testing.T) {
 	b.exec(t, `UPDATE agent.provider_jobs SET secrets = (SELECT secrets FROM agent.provider_jobs WHERE id = $1) WHERE id = $2`, ids[0], ids[1])
 	err = CheckKeys(ctx, b.pool, mustKeys(t, 1, 2))
 	if !errors.Is(err, ErrKeys) || !strings.Contains(err.Error(), "1 of 7 cannot be opened (job "+ids[1]+
-		"); 1 of them do not open with their own key, the row was copied or altered: set the secret anew with set-secret --drop-previous") {
+		"); 1 of them do not open with their own key, the row was copied or altered, or given to another provider or organization: set the secret anew with set-secret --drop-previous") {
 		t.Errorf("a row that was copied: got %v", err)
 	}
 

@@ -66,7 +66,7 @@ func NewDirectory(pool *pgxpool.Pool, keys *Keys, log *slog.Logger, reg promethe
 	d.fresh.done = make(chan struct{})
 	d.fresh.wanted = make(chan struct{}, 1)
 	d.fresh.since = time.Now()
-	d.reader.unopened = make(map[uuid.UUID]int)
+	d.reader.seals = make(map[uuid.UUID]seals)
 	d.metrics = newDirectoryMetrics(reg, d.fresh.age)
 	return d
 }

@@ -13,6 +13,7 @@ type directoryMetrics struct {
 	sources   prometheus.Gauge
 	jobs      prometheus.Gauge
 	unopened  prometheus.Gauge
+	old       prometheus.Gauge
 }
 
 func newDirectoryMetrics(reg prometheus.Registerer, age func() time.Duration) *directoryMetrics {
@@ -39,6 +40,10 @@ func newDirectoryMetrics(reg prometheus.Registerer, age func() time.Duration) *d
 		unopened: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gateway_directory_unopened_secrets",
 			Help: "Secrets that are set but cannot be opened with GATEWAY_SECRETS_KEY.",
+		}),
+		old: with.NewGauge(prometheus.GaugeOpts{
+			Name: "gateway_directory_old_seals",
+			Help: "Secrets that are not sealed with the first key of GATEWAY_SECRETS_KEY in the newest form; gateway secrets reseal seals them anew.",
 		}),
 	}
 }

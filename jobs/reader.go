@@ -56,12 +56,12 @@ SELECT 'job', id, organization_id, provider,
 
 // reader follows the tables. It belongs to the one goroutine that refreshes.
 type reader struct {
-	at       string    // the snapshot that was read last; empty before the first
-	server   time.Time // when the server that it came from started
-	reload   time.Time // when everything is read again
-	unopened map[uuid.UUID]int
-	failing  bool
-	reset    time.Time // when all connections were given up last
+	at      string    // the snapshot that was read last; empty before the first
+	server  time.Time // when the server that it came from started
+	reload  time.Time // when everything is read again
+	seals   map[uuid.UUID]seals
+	failing bool
+	reset   time.Time // when all connections were given up last
 }
 
 // changes is what one read brought.
@@ -73,7 +73,13 @@ type changes struct {
 	sourceIDs []uuid.UUID // every source that came, removed ones too
 	sources   []*Source
 	jobs      []*Job
-	unopened  map[uuid.UUID]int
+	seals     map[uuid.UUID]seals
+}
+
+// seals counts what is amiss with how a row's secrets are sealed.
+type seals struct {
+	unopened int // that no key opens, but of a closed job: its calls are dropped anyway
+	old      int // that are not sealed as a new one would be
 }
 
 // read brings the directory up to date.
@@ -119,22 +125,24 @@ func (d *Directory) take(c *changes, everything bool) {
 		d.mu.Unlock()
 	}
 	if everything {
-		clear(r.unopened)
+		clear(r.seals)
 	}
-	for id, n := range c.unopened {
-		if n == 0 {
-			delete(r.unopened, id)
+	for id, s := range c.seals {
+		if s == (seals{}) {
+			delete(r.seals, id)
 		} else {
-			r.unopened[id] = n
+			r.seals[id] = s
 		}
 	}
-	sealed := 0
-	for _, n := range r.unopened {
-		sealed += n
+	var all seals
+	for _, s := range r.seals {
+		all.unopened += s.unopened
+		all.old += s.old
 	}
 	d.metrics.sources.Set(float64(len(d.held.sources)))
 	d.metrics.jobs.Set(float64(len(d.held.jobs)))
-	d.metrics.unopened.Set(float64(sealed))
+	d.metrics.unopened.Set(float64(all.unopened))
+	d.metrics.old.Set(float64(all.old))
 }
 
 // row is one line of the statements above.
@@ -158,7 +166,7 @@ func (d *Directory) query(ctx context.Context, limit time.Duration, sql string, 
 	if err != nil {
 		return nil, err
 	}
-	c := &changes{unopened: make(map[uuid.UUID]int)}
+	c := &changes{seals: make(map[uuid.UUID]seals)}
 	l := row{identity: make(map[string]string)}
 	// As arrays, because pgx would take the text of a uuid.UUID.
 	into := []any{&l.kind, (*[16]byte)(&l.id), (*[16]byte)(&l.organization), &l.provider, &l.name, (*[16]byte)(&l.source),
@@ -191,7 +199,7 @@ func (d *Directory) add(c *changes, l *row) error {
 	if l.kind == string(BySource) {
 		c.sourceIDs = append(c.sourceIDs, l.id)
 		if l.ended {
-			d.unopened(c, l.id, 0)
+			d.noteSeals(c, l.id, seals{})
 			return nil
 		}
 		c.sources = append(c.sources, &Source{ID: l.id, Provider: l.provider, Name: l.name, Pins: pinned(l.identity),
@@ -205,27 +213,30 @@ func (d *Directory) add(c *changes, l *row) error {
 
 // keyring opens a row's secrets. One that cannot be opened is logged once, and counted, but of a closed job.
 func (d *Directory) keyring(c *changes, l *row) Keyring {
-	kind, table := VerifierKind(l.kind), tableOf(VerifierKind(l.kind)).name
+	of := holder{kind: VerifierKind(l.kind), id: l.id, provider: l.provider, organization: l.organization}
 	var k Keyring
+	var s seals
 	for i, sealed := range l.secrets[:min(len(l.secrets), MaxSecrets)] {
-		secret, err := d.keys.open(table, l.id, sealed)
+		if !d.keys.newest(sealed) {
+			s.old++
+		}
+		secret, err := d.keys.open(of, sealed)
 		if err == nil {
 			k.Secrets = append(k.Secrets, secret)
 			continue
 		}
 		k.Unopened++
 		k.CurrentSealed = k.CurrentSealed || i == 0
-		if k.Unopened == 1 && !l.ended && d.reader.unopened[l.id] == 0 {
+		if k.Unopened == 1 && !l.ended && d.reader.seals[l.id].unopened == 0 {
 			id, _ := sealedWith(sealed)
-			d.log.Error("secret cannot be opened", slog.String("holder", string(kind)), slog.String("id", l.id.String()),
+			d.log.Error("secret cannot be opened", slog.String("holder", string(of.kind)), slog.String("id", l.id.String()),
 				slog.String("key_id", id.String()), slog.Any("err", err))
 		}
 	}
-	if l.ended { // its calls are dropped anyway
-		d.unopened(c, l.id, 0)
-	} else {
-		d.unopened(c, l.id, k.Unopened)
+	if !l.ended {
+		s.unopened = k.Unopened
 	}
+	d.noteSeals(c, l.id, s)
 	if l.rotating > 0 {
 		// Counted from here by this machine's monotonic clock: how its time of day differs from the
 		// database's does not matter.
@@ -234,10 +245,10 @@ func (d *Directory) keyring(c *changes, l *row) Keyring {
 	return k
 }
 
-// unopened notes how many secrets of a row could not be opened, if that is any news.
-func (d *Directory) unopened(c *changes, id uuid.UUID, n int) {
-	if n > 0 || d.reader.unopened[id] > 0 {
-		c.unopened[id] = n
+// noteSeals notes what is amiss with a row's secrets, if that is any news.
+func (d *Directory) noteSeals(c *changes, id uuid.UUID, s seals) {
+	if s != d.reader.seals[id] || s != (seals{}) {
+		c.seals[id] = s
 	}
 }
 

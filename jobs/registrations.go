@@ -107,7 +107,7 @@ func (s *Store) AddJob(ctx context.Context, n NewJob) (StoredJob, error) {
 }
 
 func (s *Store) addOwnJob(ctx context.Context, id uuid.UUID, n NewJob) error {
-	secrets, err := s.seal(jobsTable, id, n.Secret)
+	secrets, err := s.seal(holder{kind: ByJob, id: id, provider: n.Provider, organization: n.Organization}, n.Secret)
 	if err != nil {
 		return err
 	}

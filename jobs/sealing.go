@@ -16,13 +16,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// A sealed secret is stored as: version (1 byte), key id (4), nonce (12), ciphertext and tag. The table
-// and the row's id are authenticated with it, so that a secret that is copied to another row does not
-// open there.
+// A sealed secret is stored as: version (1 byte), key id (4), nonce (12), ciphertext and tag. What the row says of its
+// holder is authenticated with it, so that a secret does not open in another row, nor after the row was given to
+// another organization or provider. Version 1, which is only opened, binds the table and the row's id alone.
 const (
-	sealVersion = 1
-	keyIDBytes  = 4
-	sealHeader  = 1 + keyIDBytes
+	sealVersion    = 2
+	oldSealVersion = 1
+	keyIDBytes     = 4
+	sealHeader     = 1 + keyIDBytes
 
 	sourcesTable = "agent.provider_sources"
 	jobsTable    = "agent.provider_jobs"
@@ -92,14 +93,40 @@ func idOf(key []byte) keyID {
 	return keyID(mac.Sum(nil)[:keyIDBytes])
 }
 
-// seal closes a secret for one row of one table.
-func (k *Keys) seal(table string, row uuid.UUID, s Secret) []byte {
-	header := append([]byte{sealVersion}, k.first[:]...)
-	return k.byID[k.first].Seal(header, nil, []byte(s.Reveal()), boundTo(table, row))
+// holder is what a sealed secret belongs to, as its row says.
+type holder struct {
+	kind         VerifierKind
+	id           uuid.UUID
+	provider     string
+	organization uuid.UUID // zero for a source: its jobs have them
 }
 
-// open gives back what seal closed for the same row. The error is errUnknownKey or errAltered.
-func (k *Keys) open(table string, row uuid.UUID, sealed []byte) (Secret, error) {
+// bound is what a secret of the holder is authenticated with. Parts of fixed length come first, so that no two
+// holders have the same.
+func (h holder) bound(version byte) []byte {
+	table := tableOf(h.kind).name
+	if version == oldSealVersion {
+		return append([]byte(table), h.id[:]...)
+	}
+	b := append([]byte{version}, h.id[:]...)
+	b = append(b, h.organization[:]...)
+	return append(b, table+" "+h.provider...)
+}
+
+// seal closes a secret for one holder, with the first key.
+func (k *Keys) seal(of holder, s Secret) []byte {
+	header := append([]byte{sealVersion}, k.first[:]...)
+	return k.byID[k.first].Seal(header, nil, []byte(s.Reveal()), of.bound(sealVersion))
+}
+
+// newest reports whether a secret is sealed as seal does it now: with the first key, in the newest version.
+func (k *Keys) newest(sealed []byte) bool {
+	id, ok := sealedWith(sealed)
+	return ok && id == k.first && sealed[0] == sealVersion
+}
+
+// open gives back what seal closed for the same holder. The error is errUnknownKey or errAltered.
+func (k *Keys) open(of holder, sealed []byte) (Secret, error) {
 	id, ok := sealedWith(sealed)
 	if !ok {
 		return Secret{}, errAltered
@@ -108,7 +135,7 @@ func (k *Keys) open(table string, row uuid.UUID, sealed []byte) (Secret, error) 
 	if !ok {
 		return Secret{}, errUnknownKey
 	}
-	plain, err := aead.Open(nil, nil, sealed[sealHeader:], boundTo(table, row))
+	plain, err := aead.Open(nil, nil, sealed[sealHeader:], of.bound(sealed[0]))
 	if err != nil || len(plain) == 0 {
 		return Secret{}, errAltered
 	}
@@ -118,13 +145,11 @@ func (k *Keys) open(table string, row uuid.UUID, sealed []byte) (Secret, error) 
 
 // sealedWith reads which key closed a secret; false when it is none of ours.
 func sealedWith(sealed []byte) (keyID, bool) {
-	if len(sealed) < sealHeader || sealed[0] != sealVersion {
+	if len(sealed) < sealHeader || sealed[0] != sealVersion && sealed[0] != oldSealVersion {
 		return keyID{}, false
 	}
 	return keyID(sealed[1:sealHeader]), true
 }
-
-func boundTo(table string, row uuid.UUID) []byte { return append([]byte(table), row[:]...) }
 
 // String returns [redacted].
 func (k *Keys) String() string { return redacted }

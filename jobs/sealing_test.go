@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -57,56 +58,110 @@ func TestKeysSayWhatIsWrongWithTheirSetting(t *testing.T) {
 	}
 }
 
+// someJob is a holder of secrets.
+func someJob() holder {
+	return holder{kind: ByJob, id: uuid.New(), provider: "slack", organization: uuid.New()}
+}
+
 func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 	t.Parallel()
-	row, secret := uuid.New(), mustSecret(t, plain)
+	of, secret := someJob(), mustSecret(t, plain)
 	old, both, other := mustKeys(t, 1), mustKeys(t, 2, 1), mustKeys(t, 3)
 
-	sealed := old.seal(sourcesTable, row, secret)
-	if got, err := both.open(sourcesTable, row, sealed); err != nil || got.Reveal() != plain {
+	sealed := old.seal(of, secret)
+	if got, err := both.open(of, sealed); err != nil || got.Reveal() != plain {
 		t.Fatalf("an older key does not open: %v", err)
 	}
-	again := both.seal(sourcesTable, row, secret)
-	if _, err := old.open(sourcesTable, row, again); !errors.Is(err, errUnknownKey) {
+	again := both.seal(of, secret)
+	if _, err := old.open(of, again); !errors.Is(err, errUnknownKey) {
 		t.Fatalf("sealed with the second key: got %v", err)
 	}
-	if got, err := mustKeys(t, 2).open(sourcesTable, row, again); err != nil || got.Reveal() != plain {
+	if got, err := mustKeys(t, 2).open(of, again); err != nil || got.Reveal() != plain {
 		t.Fatalf("the first key does not open what it sealed: %v", err)
 	}
-	if _, err := other.open(sourcesTable, row, sealed); !errors.Is(err, errUnknownKey) {
+	if _, err := other.open(of, sealed); !errors.Is(err, errUnknownKey) {
 		t.Fatalf("a strange key: got %v", err)
+	}
+	if both.newest(sealed) || !both.newest(again) || !old.newest(sealed) {
+		t.Error("which secret has the newest seal is told wrongly")
 	}
 }
 
-func TestASealedSecretOpensOnlyWhereAndAsItWasSealed(t *testing.T) {
+func TestASealedSecretOpensOnlyForItsHolder(t *testing.T) {
 	t.Parallel()
-	row, keys := uuid.New(), mustKeys(t, 1, 2)
-	sealed := keys.seal(jobsTable, row, mustSecret(t, plain))
+	of, keys := someJob(), mustKeys(t, 1, 2)
+	sealed := keys.seal(of, mustSecret(t, plain))
 	if bytes.Contains(sealed, []byte(plain)) {
 		t.Fatal("it is not sealed")
 	}
-	if _, err := keys.open(jobsTable, row, sealed); err != nil {
+	if got, err := keys.open(of, sealed); err != nil || got.Reveal() != plain {
 		t.Fatalf("open: %v", err)
 	}
-	if _, err := keys.open(jobsTable, uuid.New(), sealed); !errors.Is(err, errAltered) {
-		t.Fatalf("in another row: got %v", err)
-	}
-	if _, err := keys.open(sourcesTable, row, sealed); !errors.Is(err, errAltered) {
-		t.Fatalf("in another table: got %v", err)
+	for name, edit := range map[string]func(*holder){
+		"another row":          func(h *holder) { h.id = uuid.New() },
+		"another table":        func(h *holder) { h.kind = BySource },
+		"another provider":     func(h *holder) { h.provider = "nylas" },
+		"a longer provider":    func(h *holder) { h.provider += "2" },
+		"no provider":          func(h *holder) { h.provider = "" },
+		"another organization": func(h *holder) { h.organization = uuid.New() },
+		"no organization":      func(h *holder) { h.organization = uuid.Nil },
+		"row for organization": func(h *holder) { h.id, h.organization = h.organization, h.id },
+	} {
+		other := of
+		edit(&other)
+		if _, err := keys.open(other, sealed); !errors.Is(err, errAltered) {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 	for i := range sealed {
 		bad := bytes.Clone(sealed)
-		bad[i] ^= 1
-		if _, err := keys.open(jobsTable, row, bad); err == nil {
-			t.Fatalf("byte %d altered: it opens", i)
+		for _, bits := range []byte{1, 3} { // of the version, 3 makes a 1 of a 2
+			bad[i] = sealed[i] ^ bits
+			if _, err := keys.open(of, bad); err == nil {
+				t.Fatalf("byte %d altered: it opens", i)
+			}
 		}
 	}
 	for n := range sealed {
-		if _, err := keys.open(jobsTable, row, sealed[:n]); err == nil {
+		if _, err := keys.open(of, sealed[:n]); err == nil {
 			t.Fatalf("cut to %d bytes: it opens", n)
 		}
 	}
-	if bytes.Equal(sealed, keys.seal(jobsTable, row, mustSecret(t, plain))) {
+	if bytes.Equal(sealed, keys.seal(of, mustSecret(t, plain))) {
 		t.Fatal("sealed twice it is the same: the nonce is no nonce")
+	}
+}
+
+// What the build before sealed for the row below, in version 1 with the first key.
+const (
+	sealedV1 = "012a422c5e050da49d95f9e601fd6345607f35dfbe1495ecfdf82976efacc7bddd3de0287d939bb3b4ff7828c70239a43e4c3192"
+	rowV1    = "019c3f2b-8c1e-7d0a-8c57-9a550c6f3a1d"
+	plainV1  = "sealed by version 1"
+)
+
+func TestWhatVersion1SealedStillOpens(t *testing.T) {
+	t.Parallel()
+	keys, of := mustKeys(t, 1), someJob()
+	of.id = uuid.MustParse(rowV1)
+	sealed, err := hex.DecodeString(sealedV1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := keys.open(of, sealed); err != nil || got.Reveal() != plainV1 {
+		t.Fatalf("%q, %v", got.Reveal(), err)
+	}
+	if keys.newest(sealed) {
+		t.Error("version 1 counts as the newest")
+	}
+	elsewhere, source := of, of
+	elsewhere.id, source.kind = uuid.New(), BySource
+	for _, h := range []holder{elsewhere, source} {
+		if _, err := keys.open(h, sealed); !errors.Is(err, errAltered) {
+			t.Errorf("for %+v: got %v", h, err)
+		}
+	}
+	sealed[0] = sealVersion
+	if _, err := keys.open(of, sealed); !errors.Is(err, errAltered) {
+		t.Errorf("as version 2: got %v", err)
 	}
 }

@@ -69,7 +69,7 @@ func (s *Store) AddSource(ctx context.Context, n NewSource) (StoredSource, error
 	if err != nil {
 		return StoredSource{}, fmt.Errorf("mint a source's id: %w", err)
 	}
-	secrets, err := s.seal(sourcesTable, id, n.Secret)
+	secrets, err := s.seal(holder{kind: BySource, id: id, provider: n.Provider}, n.Secret)
 	if err != nil {
 		return StoredSource{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -59,27 +60,43 @@ type Store struct {
 func NewStore(pool *pgxpool.Pool, keys *Keys) *Store { return &Store{pool: pool, keys: keys} }
 
 // seal returns what a new row's secrets column holds: the secret sealed for it, or nothing when none is given.
-func (s *Store) seal(table string, row uuid.UUID, secret Secret) ([][]byte, error) {
+func (s *Store) seal(of holder, secret Secret) ([][]byte, error) {
 	if secret.IsZero() {
 		return [][]byte{}, nil
 	}
 	if s.keys == nil {
 		return nil, fmt.Errorf("%w: a secret cannot be sealed without %s; %s", ErrInvalid, keysSetting, makeKey)
 	}
-	return [][]byte{s.keys.seal(table, row, secret)}, nil
+	return [][]byte{s.keys.seal(of, secret)}, nil
 }
 
 // holderTable says how the statements that both tables share reach one of them.
 type holderTable struct {
-	name string
-	live string // which of its rows hold secrets of their own
+	name         string
+	live         string // which of its rows hold secrets of their own
+	organization string // how a row says whose it is
 }
 
 func tableOf(kind VerifierKind) holderTable {
 	if kind == BySource {
-		return holderTable{sourcesTable, "removed_at IS NULL"}
+		return holderTable{sourcesTable, "removed_at IS NULL", "'00000000-0000-0000-0000-000000000000'::uuid"}
 	}
-	return holderTable{jobsTable, "source_id IS NULL"}
+	return holderTable{jobsTable, "source_id IS NULL", "organization_id"}
+}
+
+// holder reads what the secrets of a source or job are bound to; found is false when it holds none of its own.
+func (s *Store) holder(ctx context.Context, of Verifier) (h holder, found bool, err error) {
+	t := tableOf(of.Kind)
+	h = holder{kind: of.Kind, id: of.ID}
+	err = s.pool.QueryRow(ctx, `SELECT provider, `+t.organization+` FROM `+t.name+` WHERE id = $1 AND `+t.live, of.ID).
+		Scan(&h.provider, &h.organization)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return h, false, nil
+	}
+	if err != nil {
+		return h, false, fmt.Errorf("find %s %s: %w", of.Kind, of.ID, err)
+	}
+	return h, true, nil
 }
 
 // SetSecret makes the secret the current one of a source, or of a job that has secrets of its own, and
@@ -90,7 +107,14 @@ func (s *Store) SetSecret(ctx context.Context, of Verifier, secret Secret, dropP
 		return fmt.Errorf("%w: no secret given", ErrInvalid)
 	}
 	t := tableOf(of.Kind)
-	sealed, err := s.seal(t.name, of.ID, secret)
+	h, found, err := s.holder(ctx, of)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return s.whyNone(ctx, of)
+	}
+	sealed, err := s.seal(h, secret)
 	if err != nil {
 		return err
 	}

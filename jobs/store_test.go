@@ -19,13 +19,15 @@ import (
 func (b *bed) opened(t *testing.T, of Verifier) []string {
 	t.Helper()
 	var sealed [][]byte
-	table := tableOf(of.Kind).name
-	if err := b.pool.QueryRow(t.Context(), `SELECT secrets FROM `+table+` WHERE id = $1`, of.ID).Scan(&sealed); err != nil {
+	table := tableOf(of.Kind)
+	h := holder{kind: of.Kind, id: of.ID}
+	if err := b.pool.QueryRow(t.Context(), `SELECT secrets, provider, `+table.organization+` FROM `+table.name+` WHERE id = $1`, of.ID).
+		Scan(&sealed, &h.provider, &h.organization); err != nil {
 		t.Fatal(err)
 	}
 	texts := []string{}
 	for _, blob := range sealed {
-		secret, err := b.keys.open(table, of.ID, blob)
+		secret, err := b.keys.open(h, blob)
 		if err != nil {
 			t.Fatal(err)
 		}

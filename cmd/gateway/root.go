@@ -53,6 +53,7 @@ func newRoot(s streams) *cobra.Command {
 		migrateCommand(),
 		sourcesCommand(),
 		jobsCommand(),
+		secretsCommand(),
 		dropsCommand(),
 		keysCommand(),
 		sendCommand(),

@@ -58,23 +58,66 @@ SELECT at FROM now`
 }
 
 // EndRedrives writes down what came of the attempt that was begun at that instant. Of each Redrive it reads
-// the drop, the outcome, the detail and the delivery.
+// the drop, the outcome, the detail and the delivery. Two attempts at once store one delivery, and each is told that
+// it did: the second to be written down as Accepted becomes a duplicate, in ended too.
 func (s *Store) EndRedrives(ctx context.Context, at time.Time, ended []Redrive) error {
-	const sql = `
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if err := yieldToFirst(ctx, tx, at, ended); err != nil {
+			return err
+		}
+		const sql = `
 UPDATE agent.webhook_redrives r
    SET outcome = e.outcome, detail = e.detail, delivery_id = nullif(e.delivery_id, $6)
   FROM unnest($2::uuid[], $3::text[], $4::text[], $5::uuid[]) AS e(drop_id, outcome, detail, delivery_id)
  WHERE r.drop_id = e.drop_id AND r.redriven_at = $1`
-	n := len(ended)
-	drops, deliveries := make([]uuid.UUID, n), make([]uuid.UUID, n)
-	outcomes, details := make([]string, n), make([]string, n)
-	for i, r := range ended {
-		drops[i], outcomes[i], details[i], deliveries[i] = r.Drop, string(r.Outcome), cut(r.Detail, maxDetail), r.Delivery
-	}
-	if _, err := s.pool.Exec(ctx, sql, at, drops, outcomes, details, deliveries, uuid.Nil); err != nil {
-		return fmt.Errorf("write down how %d redrives ended: %w", n, err)
+		n := len(ended)
+		drops, deliveries := make([]uuid.UUID, n), make([]uuid.UUID, n)
+		outcomes, details := make([]string, n), make([]string, n)
+		for i, r := range ended {
+			drops[i], outcomes[i], details[i], deliveries[i] = r.Drop, string(r.Outcome), cut(r.Detail, maxDetail), r.Delivery
+		}
+		_, err := tx.Exec(ctx, sql, at, drops, outcomes, details, deliveries, uuid.Nil)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write down how %d redrives ended: %w", len(ended), err)
 	}
 	return nil
+}
+
+// yieldToFirst waits for other attempts at the same drops that are being written down, and makes duplicates of
+// those that another attempt was accepted for. Its second statement sees what the first has waited for.
+func yieldToFirst(ctx context.Context, tx pgx.Tx, at time.Time, ended []Redrive) error {
+	const lock = `
+SELECT FROM agent.webhook_redrives WHERE drop_id = ANY ($1) ORDER BY drop_id, redriven_at FOR UPDATE`
+	const first = `
+SELECT drop_id, coalesce(delivery_id, $3) FROM agent.webhook_redrives
+ WHERE drop_id = ANY ($1) AND redriven_at <> $2 AND outcome = 'accepted'`
+	accepted := make(map[uuid.UUID]*Redrive)
+	ids := []uuid.UUID{}
+	for i := range ended {
+		if r := &ended[i]; r.Outcome == Accepted {
+			accepted[r.Drop] = r
+			ids = append(ids, r.Drop)
+		}
+	}
+	if _, err := tx.Exec(ctx, lock, ids); err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, first, ids, at, uuid.Nil)
+	if err != nil {
+		return err
+	}
+	var drop, delivery uuid.UUID
+	_, err = pgx.ForEachRow(rows, []any{&drop, &delivery}, func() error {
+		r := accepted[drop]
+		r.Outcome, r.Detail, r.Delivery = Outcome(Duplicate), "another redrive has stored it at the same time", uuid.Nil
+		if delivery != uuid.Nil {
+			r.Detail += ", as " + delivery.String()
+		}
+		return nil
+	})
+	return err
 }
 
 // Redrives returns every time that the drops were driven again, by drop, the oldest first.
@@ -83,7 +126,7 @@ func (s *Store) Redrives(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID][]
 SELECT drop_id, redriven_at, redriven_by, why, coalesce(outcome, ''), detail, delivery_id
   FROM agent.webhook_redrives
  WHERE drop_id = ANY ($1)
- ORDER BY drop_id, redriven_at`
+ ORDER BY drop_id, redriven_at FOR UPDATE`
 	rows, err := s.pool.Query(ctx, sql, ids)
 	if err != nil {
 		return nil, fmt.Errorf("list redrives: %w", err)

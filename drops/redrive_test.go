@@ -58,6 +58,50 @@ func TestEveryRedriveIsWrittenDownBeforeAndAfter(t *testing.T) {
 	check(other.ID)
 }
 
+// Two attempts at one drop store one delivery. What the first wrote down is looked for once it is committed.
+func TestSecondAcceptedRedriveIsDuplicate(t *testing.T) {
+	t.Parallel()
+	pool := devdb.Pool(t)
+	store := NewStore(pool)
+	drop, delivery := aDrop(), uuid.New()
+	keep(t, pool, drop)
+	var at [2]time.Time
+	for i := range at {
+		var err error
+		if at[i], err = store.BeginRedrives(t.Context(), []uuid.UUID{drop.ID}, "sam", "why"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	_, err = tx.Exec(t.Context(), `UPDATE agent.webhook_redrives SET outcome = 'accepted', delivery_id = $2 WHERE redriven_at = $1`, at[0], delivery)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := []Redrive{{Drop: drop.ID, Outcome: Accepted, Delivery: delivery}}
+	ended := make(chan error, 1)
+	go func() { ended <- store.EndRedrives(t.Context(), at[1], second) }()
+	for waiting := false; !waiting; {
+		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock') OR EXISTS (SELECT FROM agent.webhook_redrives WHERE outcome IS NOT NULL)`).Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if second[0].Outcome != Outcome(Duplicate) || second[0].Delivery != uuid.Nil || !strings.Contains(second[0].Detail, delivery.String()) {
+		t.Errorf("the second is told %+v, want a duplicate of %s", second[0], delivery)
+	}
+}
+
 func TestRedrivesAreSweptLikeDropsAndNoneIsMadeForADropThatIsGone(t *testing.T) {
 	t.Parallel()
 	pool := devdb.Pool(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"webhook-gateway/drops"
+	"webhook-gateway/idempotency"
 	"webhook-gateway/providers"
 )
 
@@ -38,6 +39,7 @@ type redriveStep struct {
 // redrivePart is one delivery of a drop. A drop is one, but for a request that could not be read and now can.
 type redrivePart struct {
 	item     providers.Item
+	key      idempotency.Kind // how its key stood when it was read
 	outcome  drops.Outcome
 	detail   string
 	delivery uuid.UUID

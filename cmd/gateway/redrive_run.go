@@ -123,7 +123,13 @@ func (r *redriver) driveSome(ctx context.Context, some []*keptRequest, by, why s
 		s.conclude()
 		ended[i] = drops.Redrive{Drop: s.kept.ID, Outcome: s.outcome, Detail: s.detail, Delivery: s.delivery}
 	}
-	return r.store.EndRedrives(ctx, at, ended)
+	if err := r.store.EndRedrives(ctx, at, ended); err != nil {
+		return err
+	}
+	for i, s := range steps {
+		s.outcome, s.detail, s.delivery = ended[i].Outcome, ended[i].Detail, ended[i].Delivery
+	}
+	return nil
 }
 
 // settle gives every delivery its ending that has none yet.
@@ -173,9 +179,7 @@ func (r *redriver) foresee(ctx context.Context, plan *redrivePlan) error {
 		}
 		for _, s := range stepsOf(some) {
 			for i := range s.parts {
-				if err := r.foreseePart(ctx, &s.parts[i], s.kept.Provider); err != nil {
-					return err
-				}
+				s.parts[i].foresee()
 			}
 			s.conclude()
 		}
@@ -183,32 +187,18 @@ func (r *redriver) foresee(ctx context.Context, plan *redrivePlan) error {
 	return nil
 }
 
-func (r *redriver) foreseePart(ctx context.Context, p *redrivePart, provider string) error {
+func (p *redrivePart) foresee() {
 	switch {
 	case p.outcome != "":
-		return nil
 	case p.item.Reason != "":
 		p.outcome, p.detail = drops.Outcome(p.item.Reason), p.item.Detail
-		return nil
-	}
-	p.outcome, p.detail = drops.Accepted, "job "+p.item.Job.String()+" of organization "+p.item.Organization.String()
-	if p.item.VendorID == "" {
-		return nil // nothing is ever a duplicate of it
-	}
-	hash, err := idempotency.ParseHash(p.item.Hash)
-	if err != nil {
-		return err
-	}
-	found, err := r.keys.Read(ctx, idempotency.Ref{
-		Organization: p.item.Organization, Scope: r.scopes[provider], Key: idempotency.DeliveryKey(p.item.Job, p.item.VendorID),
-	}, hash)
-	switch found.Kind {
-	case idempotency.Completed, idempotency.Processing:
+	case p.key == idempotency.Completed, p.key == idempotency.Processing:
 		p.outcome, p.detail = drops.Outcome(drops.Duplicate), alreadyKept
-	case idempotency.Conflict:
+	case p.key == idempotency.Conflict:
 		p.outcome, p.detail = drops.Outcome(drops.HashMismatch), otherContent
+	default:
+		p.outcome, p.detail = drops.Accepted, "job "+p.item.Job.String()+" of organization "+p.item.Organization.String()
 	}
-	return err
 }
 
 // read loads the requests and takes them apart as things stand now. A step that comes to nothing is refused.
@@ -233,7 +223,7 @@ func (r *redriver) read(ctx context.Context, some []*keptRequest) error {
 			s.take(k.req, items)
 		}
 	}
-	return r.findOld(ctx, some)
+	return r.lookUp(ctx, some)
 }
 
 // requestOf builds the request again that a drop was kept of.
@@ -253,53 +243,4 @@ func requestOf(k drops.Kept) (*providers.Request, error) {
 		req.Headers = append(req.Headers, providers.Header{Name: p[0], Value: p[1]})
 	}
 	return req, nil
-}
-
-// findOld looks in the inbox itself for deliveries whose key may be forgotten by now: a key is kept for a
-// day or two, and a drop and the inbox for weeks. There is no index for it: it reads those days whole.
-func (r *redriver) findOld(ctx context.Context, some []*keptRequest) error {
-	const sql = `SELECT delivery_key, id FROM agent.webhook_deliveries WHERE stored_at >= $1 AND delivery_key = ANY ($2)`
-	byKey := make(map[string][]*redrivePart)
-	var from time.Time
-	for _, s := range stepsOf(some) {
-		retention := r.scopes[s.kept.Provider].Retention()
-		if time.Since(s.kept.ReceivedAt) < retention/2 {
-			continue
-		}
-		if first := s.kept.ReceivedAt.Add(-retention); from.IsZero() || first.Before(from) {
-			from = first
-		}
-		for i := range s.parts {
-			if p := &s.parts[i]; p.item.Reason == "" {
-				key := idempotency.DeliveryKey(p.item.Job, s.vendorID(p)).String()
-				byKey[key] = append(byKey[key], p)
-			}
-		}
-	}
-	if len(byKey) == 0 {
-		return nil
-	}
-	keys := make([]string, 0, len(byKey))
-	for key := range byKey {
-		keys = append(keys, key)
-	}
-	rows, err := r.pool.Query(ctx, sql, from, keys)
-	if err != nil {
-		return fmt.Errorf("look in the inbox: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var key string
-		var id uuid.UUID
-		if err := rows.Scan(&key, &id); err != nil {
-			return fmt.Errorf("look in the inbox: %w", err)
-		}
-		for _, p := range byKey[key] {
-			p.outcome, p.detail = drops.Outcome(drops.Duplicate), alreadyKept+" as "+id.String()
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("look in the inbox: %w", err)
-	}
-	return nil
 }

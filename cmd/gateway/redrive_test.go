@@ -213,29 +213,6 @@ func TestARequestThatCanBeReadNowIsDrivenWhole(t *testing.T) {
 	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries WHERE body = $1 AND content_encoding = 'gzip'`, large)
 }
 
-// A key is kept for a day, the inbox for a month: long after, the inbox itself is asked.
-func TestADropIsADuplicateEvenWhenItsKeyIsForgotten(t *testing.T) {
-	t.Parallel()
-	r := startGateway(t)
-	nylasTown(r)
-	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G9", "n1", 1)))
-	r.addJob(jobs.NewJob{Provider: "nylas", Source: "main", Pins: []jobs.Identity{{Name: "grant_id", Value: "G9"}}})
-	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G9", "n1", 2)))
-	for _, sql := range []string{
-		`DELETE FROM agent.idempotency_keys`,
-		`UPDATE agent.webhook_drops SET received_at = received_at - interval '3 days'`,
-	} {
-		if _, err := r.pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got := r.redrive(exitOK, r.dropID(drops.UnknownJob), "--why", "late")
-	if got.Counts["duplicate"] != 1 || !strings.Contains(got.Drops[0].Detail, "in the inbox already as ") {
-		t.Errorf("%+v, want a duplicate", got)
-	}
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
-}
-
 func TestARedriveIsCountedAsRecovered(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)

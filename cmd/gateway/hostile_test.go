@@ -78,7 +78,7 @@ func hostileBodies() []hostileBody {
 		{"JSON as a form", "slack", fmt.Appendf(nil, event, "Ev1"), http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, 200, accepted},
 		{"a null event", "slack", []byte(`{"type":"event_callback","team_id":"T1","event_id":"Ev2","event":null}`), nil, 200, accepted},
 		{"an unknown type", "slack", []byte(`{"type":"brand_new","team_id":"T1"}`), nil, 200, accepted},
-		{"a broken form", "slack", []byte("team_id=%zz"), http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, 200, malformed},
+		{"two payloads", "slack", []byte("payload=1&payload=2"), http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, 200, malformed},
 	}
 }
 

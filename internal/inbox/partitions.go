@@ -136,10 +136,11 @@ func (p *Partitions) past(ctx context.Context, retention time.Duration) ([]strin
 		SELECT c.relname::text
 		  FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 		 WHERE i.inhparent = 'agent.webhook_deliveries'::regclass
-		   AND c.relname ~ '^webhook_deliveries_\d{8}$'
-		   AND to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp AT TIME ZONE 'UTC' + interval '1 day' <= least(clock_timestamp(), $2) - $1::interval
+		   AND c.relname ~ '^webhook_deliveries_[0-9]{8}$'
+		   AND (to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp + interval '1 day') AT TIME ZONE 'UTC' <= least(clock_timestamp(), $2) - $1::interval
 		 ORDER BY c.relname`
-	// The earlier of two clocks: one that has jumped ahead must not empty the inbox.
+	// The day is added without a time zone: with one it has 23 hours where clocks are set forward. Of two clocks
+	// the earlier counts: one that has jumped ahead must not empty the inbox.
 	rows, err := p.pool.Query(ctx, sql, retention, time.Now())
 	if err != nil {
 		return nil, err

@@ -29,6 +29,8 @@ type Config struct {
 	AcceptFsyncOff  bool       `env:"GATEWAY_ACCEPT_FSYNC_OFF"`
 	LogLevel        slog.Level `env:"GATEWAY_LOG_LEVEL"`
 
+	TrustedProxies Networks `env:"GATEWAY_TRUSTED_PROXIES"`
+
 	MaxBodyBytes     int64         `env:"GATEWAY_MAX_BODY_BYTES"`
 	MaxInflatedBytes int64         `env:"GATEWAY_MAX_INFLATED_BYTES"`
 	BodyBudgetBytes  int64         `env:"GATEWAY_BODY_BUDGET_BYTES"`
@@ -128,6 +130,8 @@ func wanted(t reflect.Type) string {
 		return "a whole number"
 	case reflect.TypeFor[bool]():
 		return "true or false"
+	case reflect.TypeFor[Networks]():
+		return "addresses or networks with commas between, like 10.0.0.0/8, 192.0.2.7"
 	case reflect.TypeFor[slog.Level]():
 		return "debug, info, warn or error"
 	default:

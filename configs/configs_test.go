@@ -318,3 +318,20 @@ func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
 		}
 	}
 }
+
+func TestTrustedProxies(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "", "10.0.0.0/8": "10.0.0.0/8", " 10.1.2.3/8,192.0.2.7 ,": "10.0.0.0/8, 192.0.2.7/32", "2001:db8::1": "2001:db8::1/128", "fd00::/8": "fd00::/8",
+	} {
+		c, err := Load("", []string{"GATEWAY_TRUSTED_PROXIES=" + text})
+		if err != nil || c.TrustedProxies.String() != want {
+			t.Errorf("%q: %q, %v; want %q", text, c.TrustedProxies, err, want)
+		}
+	}
+	for _, text := range []string{"proxy", "10.0.0.0/33", "10.0.0.0/8 192.0.2.7", "fe80::1%eth0", "0.0.0.0/8/8"} {
+		if _, err := Load("", []string{"GATEWAY_TRUSTED_PROXIES=" + text}); err == nil || !strings.Contains(err.Error(), "GATEWAY_TRUSTED_PROXIES") {
+			t.Errorf("%q: %v, want it refused by name", text, err)
+		}
+	}
+}

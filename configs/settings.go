@@ -64,7 +64,7 @@ func table() []setting {
 			check:   func(c *Config) error { return absolute(c.StateDir) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_LISTEN", Default: ":8080", Help: "Where vendors call: /webhooks/* and nothing else."},
+			Setting: Setting{Name: "GATEWAY_LISTEN", Default: ":8080", Help: "Where vendors call: /webhooks/*, and /healthz for load balancers; nothing else."},
 			check:   func(c *Config) error { return address(c.Listen) },
 		},
 		{
@@ -75,6 +75,7 @@ func table() []setting {
 		{Setting: Setting{Name: "GATEWAY_PPROF", Default: "false", Help: "Go's profiles at /debug/pprof of the admin listener, which must then be on loopback."}},
 		{Setting: Setting{Name: "GATEWAY_WAIT_FOR_POSTGRES", Default: "true", Help: "Whether serve waits at its start for a PostgreSQL that does not answer, unready meanwhile. false: it exits with status 4."}},
 		{Setting: Setting{Name: "GATEWAY_ACCEPT_FSYNC_OFF", Default: "false", Help: "Start on a server that reports fsync = off, because its provider makes commits durable in another way. On any other server a crash loses what was acknowledged."}},
+		{Setting: Setting{Name: "GATEWAY_TRUSTED_PROXIES", Help: "Addresses and networks of the proxies before the gateway, with commas between: from them alone X-Forwarded-For is taken for the client's address in the log. Unless set it is the connection's."}},
 		{Setting: Setting{Name: "GATEWAY_LOG_LEVEL", Default: "info", Help: "The least that is logged: debug, info, warn or error."}},
 	}
 	list = append(append(append(list, limits()...), times()...), captures()...)

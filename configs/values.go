@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -52,6 +53,38 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // MarshalText returns [redacted].
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// Networks is a list of networks. A single address is a network of one.
+type Networks []netip.Prefix
+
+// UnmarshalText reads addresses and networks with commas between.
+func (n *Networks) UnmarshalText(text []byte) error {
+	*n = nil
+	for part := range strings.SplitSeq(string(text), ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		network, err := netip.ParsePrefix(part)
+		if address, single := netip.ParseAddr(part); single == nil && address.Zone() == "" {
+			network, err = address.Prefix(address.BitLen())
+		}
+		if err != nil {
+			return err
+		}
+		*n = append(*n, network.Masked())
+	}
+	return nil
+}
+
+// String lists them with commas between.
+func (n Networks) String() string {
+	parts := make([]string, len(n))
+	for i, network := range n {
+		parts[i] = network.String()
+	}
+	return strings.Join(parts, ", ")
+}
 
 // hostOf tells of a database's address what is no secret: a password may stand in the user's part and in
 // the query.

@@ -29,6 +29,7 @@ type exchange struct {
 	items    []Item
 	endings  []Ending
 	note     string
+	trouble  error // what kept its deliveries from being settled, if that is known
 	// turnedAway: there was no room to find out what the request carries
 	turnedAway bool
 }
@@ -137,12 +138,24 @@ func (r *Receiver) logLine(x *exchange, status int, out outcome, took time.Durat
 		slog.Int64("took_us", took.Microseconds()), // a float would cost as much as the rest of the line
 	)
 	line.AddAttrs(x.told()...)
+	if out == outcomeRejected {
+		line.AddAttrs(x.whence()...)
+	}
 	_ = r.log.Handler().Handle(ctx, line) // as slog does: there is nobody to tell
+}
+
+// whence tells where a request came from that is not known by what it carries.
+func (x *exchange) whence() []slog.Attr {
+	attrs := []slog.Attr{slog.String("path", pathOf(x.c)), slog.String("client", x.c.RealIP())}
+	if x.request == nil {
+		attrs = append(attrs, slog.String("request_id", uuid.Must(uuid.NewV7()).String()))
+	}
+	return attrs
 }
 
 // told are the parts of a log line that not every request has.
 func (x *exchange) told() []slog.Attr {
-	attrs := make([]slog.Attr, 0, 5)
+	attrs := make([]slog.Attr, 0, 6)
 	if x.target.Job != uuid.Nil {
 		attrs = append(attrs, slog.String("job", x.target.Job.String()))
 	}
@@ -151,6 +164,9 @@ func (x *exchange) told() []slog.Attr {
 	}
 	if x.note != "" {
 		attrs = append(attrs, slog.String("note", x.note))
+	}
+	if x.trouble != nil {
+		attrs = append(attrs, slog.String("err", x.trouble.Error()))
 	}
 	if x.request != nil {
 		attrs = append(attrs, slog.String("request_id", x.request.ID.String()), slog.Int("deliveries", len(x.items)))
@@ -164,20 +180,13 @@ func (x *exchange) told() []slog.Attr {
 	return attrs
 }
 
-// answerError answers what no handler did: an unknown path, a wrong method, or a fault of ours.
-func answerError(err error, c echo.Context) {
-	if c.Response().Committed {
-		return
-	}
-	status := http.StatusServiceUnavailable
+// statusOf is the status for an error that a handler returned.
+func statusOf(err error) int {
 	var he *echo.HTTPError
 	if errors.As(err, &he) && (he.Code == http.StatusNotFound || he.Code == http.StatusMethodNotAllowed) {
-		status = he.Code
+		return he.Code
 	}
-	if status == http.StatusServiceUnavailable {
-		c.Response().Header().Set("Retry-After", retryAfter)
-	}
-	_ = c.NoContent(status)
+	return http.StatusServiceUnavailable
 }
 
 func head(s string, n int) string {

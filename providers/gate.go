@@ -3,6 +3,7 @@ package providers
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,6 +37,19 @@ type Work struct {
 	Deadline time.Time
 	// Rehash tells a delivery's fingerprint by another method than its Hash is of; see Gate.Rehash.
 	Rehash Rehash
+
+	trouble atomic.Pointer[error]
+}
+
+// Troubled notes why an attempt to settle the work failed. The request's one log line tells the last reason.
+func (w *Work) Troubled(err error) { w.trouble.Store(&err) }
+
+// Trouble is why the last attempt failed; nil when none has.
+func (w *Work) Trouble() error {
+	if err := w.trouble.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // Rehash is what a Settler asks for a fingerprint that an older key may have.
@@ -102,6 +116,15 @@ type Admission struct {
 	// Ended is closed once Endings may be read: one an item. They are counted before that.
 	Ended   chan struct{}
 	Endings []Ending
+	work    *Work
+}
+
+// Trouble is why the last attempt to settle it failed; nil when none has.
+func (a *Admission) Trouble() error {
+	if a.work == nil {
+		return nil
+	}
+	return a.work.Trouble()
 }
 
 // Admit takes a request that the vendor has just sent to its endings. It answers ErrOverloaded when the
@@ -159,8 +182,8 @@ func (g *Gate) Read(ctx context.Context, req *Request) ([]Item, error) {
 
 // settle hands deliveries that were counted on their way to the settler, and counts their endings.
 func (g *Gate) settle(req *Request, items []Item, deadline time.Time) (*Admission, error) {
-	a := &Admission{Items: items, Ended: make(chan struct{})}
 	work := &Work{Request: req, Items: items, Deadline: deadline, Rehash: g}
+	a := &Admission{Items: items, Ended: make(chan struct{}), work: work}
 	err := g.settler.Settle(work, func(endings []Ending) {
 		g.ledger.End(req.Provider, tally(endings))
 		a.Endings = endings

@@ -33,6 +33,7 @@ type Receiver struct {
 	bodies    *budget
 	trials    chan struct{} // holds one for each body that many secrets are tried on
 	metrics   *metrics
+	refusals  *refusals
 	log       *slog.Logger
 	observer  Observer
 }
@@ -54,6 +55,7 @@ func NewReceiver(list []Provider, gate *Gate, limits Limits, deps Deps) *Receive
 		bodies:    newBudget(limits.BodyBudget),
 		trials:    make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		metrics:   newMetrics(deps.Registerer, list),
+		refusals:  newRefusals(deps.Registerer, deps.Log),
 		log:       deps.Log,
 		observer:  deps.Observer,
 	}
@@ -64,8 +66,10 @@ func NewReceiver(list []Provider, gate *Gate, limits Limits, deps Deps) *Receive
 //	POST /webhooks/{provider}/{job_id}
 //	POST /webhooks/{provider}/sources/{source}
 //	GET  on both, for a provider that checks a URL with a challenge
+//
+// One slash at the end is forgiven: people paste URLs.
 func (r *Receiver) Mount(e *echo.Echo) {
-	e.HTTPErrorHandler = answerError
+	e.HTTPErrorHandler = r.answerError
 	e.Use(r.recoverPanic, r.noOptions)
 	for _, p := range r.providers {
 		base := "/webhooks/" + p.Name()
@@ -78,13 +82,15 @@ func (r *Receiver) Mount(e *echo.Echo) {
 	}
 }
 
-// oneSegment keeps a path's last parameter from taking what follows it: echo lets it.
+// oneSegment keeps a path's one parameter from taking what follows it, which echo lets it, but for one slash.
 func oneSegment(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		for _, value := range c.ParamValues() {
-			if strings.Contains(value, "/") {
+		value := c.ParamValues()[0]
+		if strings.Contains(value, "/") {
+			if value = strings.TrimSuffix(value, "/"); value == "" || strings.Contains(value, "/") {
 				return echo.ErrNotFound
 			}
+			c.SetParamValues(value)
 		}
 		return next(c)
 	}
@@ -179,12 +185,14 @@ func (r *Receiver) admit(x *exchange, req *Request) error {
 		select {
 		case <-admission.Ended: // at the last instant: of two that are ready select takes either
 		default:
+			x.trouble = admission.Trouble()
 			return r.unsettled(x, "no ending within the time allowed")
 		}
 	}
 	x.endings = admission.Endings
 	for _, ending := range x.endings {
 		if ending.Failed {
+			x.trouble = admission.Trouble()
 			return r.unsettled(x, "could not be settled")
 		}
 	}

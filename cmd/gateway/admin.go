@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"runtime"
 	"sync/atomic"
 	"time"
 
+	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -96,6 +98,28 @@ func (a *admin) readyz(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "ready")
+}
+
+// healthz is readyz for a load balancer that can only ask the public listener: the status alone.
+func (a *admin) healthz(w http.ResponseWriter, _ *http.Request) {
+	if a.why() != "" {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// clientAddress tells whose address a log line shows. Unless proxies are trusted it is the connection's: any
+// client can send an X-Forwarded-For.
+func clientAddress(proxies configs.Networks) echo.IPExtractor {
+	if len(proxies) == 0 {
+		return echo.ExtractIPDirect()
+	}
+	trusted := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
+	for _, p := range proxies {
+		trusted = append(trusted, echo.TrustIPRange(&net.IPNet{
+			IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
+		}))
+	}
+	return echo.ExtractIPFromXFFHeader(trusted...)
 }
 
 func newLogger(w io.Writer, cfg configs.Config) *slog.Logger {

@@ -128,7 +128,7 @@ func (f *devFlags) tell(cmd *cobra.Command, dir devDir, env devEnv, server *devd
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nReceiving. Ctrl-C stops it, PostgreSQL too.\n\n")
-	fmt.Fprintf(&b, "  public    %s   /webhooks/* and nothing else\n  admin     %s   /metrics, /livez, /readyz\n", public, admin)
+	fmt.Fprintf(&b, "  public    %s   /webhooks/*, /healthz\n  admin     %s   /metrics, /livez, /readyz\n", public, admin)
 	fmt.Fprintf(&b, "  data      %s, kept between runs\n", server.Dir())
 	if server.Dir() != dir.postgres() {
 		fmt.Fprintf(&b, "            (not in %s: PostgreSQL runs as the user %s, who cannot enter it)\n", dir, server.User())

@@ -167,6 +167,9 @@ func (r *redriver) settle(some []*keptRequest) {
 		<-w.admission.Ended // every delivery has its ending by its deadline
 		for i, p := range w.parts {
 			p.end(w.req, w.admission.Endings[i])
+			if err := w.admission.Trouble(); p.outcome == drops.Failed && err != nil {
+				p.detail += ": " + err.Error()
+			}
 		}
 	}
 }

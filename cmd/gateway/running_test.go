@@ -36,6 +36,31 @@ type running struct {
 	store  *jobs.Store
 	client *http.Client
 	config configs.Config
+	log    *logBuffer
+}
+
+// logBuffer holds a gateway's log.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logBuffer) Write(lines []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(lines)
+}
+
+// lines are the lines of the log so far in which a text is.
+func (l *logBuffer) lines(with string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, with) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 var testKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
@@ -70,14 +95,15 @@ func startGatewayOn(t *testing.T, url string, edit ...func(*configs.Config)) *ru
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
-	sink := logsink.New(io.Discard, reg)
+	logged := &logBuffer{}
+	sink := logsink.New(logged, reg)
 	g, err := newGateway(base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	up, down := make(chan addresses, 1), make(chan error, 1)
 	go func() { down <- g.run(ctx, func(a addresses) { up <- a }) }()
-	r := &running{t: t, pool: pool, store: jobs.NewStore(pool, keys), config: cfg,
+	r := &running{t: t, pool: pool, store: jobs.NewStore(pool, keys), config: cfg, log: logged,
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second}}
 	select {
 	case a := <-up:

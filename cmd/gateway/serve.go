@@ -180,7 +180,7 @@ func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
 	adminServer := &http.Server{Handler: g.admin, ReadHeaderTimeout: 5 * time.Second}
 	defer adminServer.Close()
 	failed := make(chan error, 2)
-	go func() { failed <- door.Serve(public) }()
+	go func() { failed <- door.Serve(g.receiver.Watch(public)) }()
 	go func() { failed <- adminServer.Serve(private) }()
 	at := addresses{Public: public.Addr(), Admin: private.Addr()}
 	if err := g.start(ctx, at); err != nil {
@@ -230,8 +230,9 @@ func (g *gateway) background(ctx context.Context) (stop func()) {
 func (g *gateway) publicServer() *http.Server {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
-	e.IPExtractor = echo.ExtractIPDirect() // the default would trust any client's X-Forwarded-For
+	e.IPExtractor = clientAddress(g.cfg.TrustedProxies)
 	g.receiver.Mount(e)
+	e.Match([]string{http.MethodGet, http.MethodHead}, "/healthz", echo.WrapHandler(http.HandlerFunc(g.admin.healthz)))
 	return &http.Server{
 		Handler:           g.onceOpen(e),
 		ReadHeaderTimeout: 10 * time.Second,

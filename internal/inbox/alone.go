@@ -59,14 +59,15 @@ func (b *Inbox) settleAlone(rows []*row, decide bool) {
 			if err == nil {
 				return
 			}
+			rows[0].entry.work.Troubled(err)
 		case <-over.C:
-			b.giveUp(rows, err)
+			b.giveUp(rows)
 			return
 		}
 		select {
 		case <-time.After(pause):
 		case <-over.C:
-			b.giveUp(rows, err)
+			b.giveUp(rows)
 			return
 		}
 	}
@@ -112,9 +113,8 @@ func (b *Inbox) refusedAlone(rows []*row, refusal error) error {
 	return nil
 }
 
-func (b *Inbox) giveUp(rows []*row, err error) {
-	b.log.Error("delivery not settled in time", "provider", rows[0].provider(),
-		"request_id", rows[0].entry.work.Request.ID, "deliveries", len(rows), "err", err)
+// giveUp fails rows whose deadline is over. Whoever waits for them tells why.
+func (b *Inbox) giveUp(rows []*row) {
 	for _, r := range rows {
 		b.fail(r)
 	}

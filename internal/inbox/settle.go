@@ -47,7 +47,10 @@ func (b *Inbox) settleRefused(rows []*row, refusal error) {
 
 // settleApart settles rows beside the batches, after an error that says nothing of any of them.
 func (b *Inbox) settleApart(rows []*row, err error) {
-	b.log.Warn("batch not settled, its deliveries are settled alone", "deliveries", len(rows), "err", err)
+	b.log.Debug("batch not settled, its deliveries are settled alone", "deliveries", len(rows), "err", err)
+	for _, r := range rows {
+		r.entry.work.Troubled(err)
+	}
 	for _, together := range apart(rows) {
 		b.later(together, false)
 	}

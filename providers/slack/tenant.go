@@ -104,7 +104,8 @@ func namesIn(s *canonical.Strict, root canonical.Value) *names {
 		n.enterprises, n.orgWide = outside, outer
 	}
 
-	n.teams = []string{s.Text(view, "app_installed_team_id"), teamID, s.Text(first, "team_id"), s.Text(root, "team_id")}
+	n.teams = append(make([]string, 0, 8),
+		s.Text(view, "app_installed_team_id"), teamID, s.Text(first, "team_id"), s.Text(root, "team_id"))
 	for _, id := range []string{eventTeam, s.Text(event, "team_id"), s.Text(user, "team_id"), s.Text(view, "team_id")} {
 		// These tell where something happened. A user without a workspace has an enterprise here, which
 		// may be another one than the installation's.

@@ -63,7 +63,7 @@ func Up(ctx context.Context, databaseURL string) ([]Applied, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer pool.Close()
+	defer pg.Close(pool)
 	p, err := provider(db)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func Status(ctx context.Context, databaseURL string) ([]State, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer pool.Close()
+	defer pg.Close(pool)
 	p, err := provider(db)
 	if err != nil {
 		return nil, err

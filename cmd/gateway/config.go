@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/configs"
+	"webhook-gateway/internal/pg"
 	"webhook-gateway/jobs"
 )
 
@@ -78,7 +79,7 @@ func tryDatabase(ctx context.Context, cfg configs.Config) error {
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer pg.Close(pool)
 	return checkDatabase(ctx, cfg, pool, keys)
 }
 

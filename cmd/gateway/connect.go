@@ -39,7 +39,7 @@ func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool,
 		return nil, err
 	}
 	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
+		pg.Close(pool)
 		return nil, withStatus(exitUnreachable, unconnected(err))
 	}
 	return pool, nil

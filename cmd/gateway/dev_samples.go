@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pg"
 	"webhook-gateway/jobs"
 )
 
@@ -36,7 +37,7 @@ func registerSamples(ctx context.Context, url, key string) ([]registration, erro
 	if err != nil {
 		return nil, fmt.Errorf("connect to the private PostgreSQL: %w", err)
 	}
-	defer pool.Close()
+	defer pg.Close(pool)
 	store := jobs.NewStore(pool, keys)
 	lostKey := jobs.CheckKeys(ctx, pool, keys)
 	if lostKey != nil && !errors.Is(lostKey, jobs.ErrKeys) {

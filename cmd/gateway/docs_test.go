@@ -68,7 +68,7 @@ func scraped(t *testing.T) map[string]family {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.inbox.Stop()
+	g.inbox.Stop(t.Context())
 	_ = sink.Close() // it returns no error
 	gathered, err := reg.Gather()
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/drops"
+	"webhook-gateway/internal/pg"
 )
 
 // maxDropsListed bounds --limit: what is listed is held in memory first.
@@ -152,7 +153,7 @@ func withDrops(cmd *cobra.Command, do func(context.Context, *pgxpool.Pool) error
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer pg.Close(pool)
 	return unmigrated(do(cmd.Context(), pool))
 }
 

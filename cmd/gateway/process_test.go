@@ -27,8 +27,9 @@ import (
 // process is the built binary, serving on a PostgreSQL that flushes.
 type process struct {
 	*running
-	cmd *exec.Cmd
-	env []string
+	server *devdb.Server
+	cmd    *exec.Cmd
+	env    []string
 }
 
 // built is the gateway's binary, built once for all tests of this package.
@@ -49,6 +50,7 @@ func newProcess(t *testing.T) *process {
 		t.Fatal(err)
 	}
 	p := &process{
+		server: server,
 		running: &running{t: t, pool: pool, store: jobs.NewStore(pool, keys),
 			client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second}},
 		env: append(os.Environ(), "DATABASE_URL="+url, "GATEWAY_SECRETS_KEY="+testKey, "GATEWAY_STATE_DIR="+filepath.Join(t.TempDir(), "state"),

@@ -16,6 +16,7 @@ import (
 
 	"webhook-gateway/drops"
 	"webhook-gateway/internal/inbox"
+	"webhook-gateway/internal/pg"
 )
 
 // redriveFlags are the flags of drops redrive, as they are typed.
@@ -71,7 +72,7 @@ func (f *redriveFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer pg.Close(pool)
 	r, err := newRedriver(ctx, pool, cfg, prometheus.NewRegistry(), newLogger(cmd.ErrOrStderr(), cfg))
 	if err != nil {
 		return unmigrated(err)

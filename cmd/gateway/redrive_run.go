@@ -69,7 +69,7 @@ func newRedriver(ctx context.Context, pool *pgxpool.Pool, cfg configs.Config, re
 	return r, nil
 }
 
-func (r *redriver) stop() { r.box.Stop() }
+func (r *redriver) stop() { r.box.Stop(context.Background()) }
 
 // directoryWithoutSecrets reads the sources and jobs once. Whose secret verified a request is kept with its
 // drop, so that none has to be opened, and the key that opens them is not needed.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/pg"
 	"webhook-gateway/jobs"
 )
 
@@ -49,13 +50,13 @@ func openRegistry(cmd *cobra.Command, dir string) (*registry, error) {
 	defer stop()
 	go r.directory.Run(reading)
 	if err := r.directory.Refresh(reading, time.Now()); err != nil {
-		p.pool.Close()
+		pg.Close(p.pool)
 		return nil, unmigrated(fmt.Errorf("read sources and jobs: %w", err))
 	}
 	return r, nil
 }
 
-func (r *registry) close() { r.pool.Close() }
+func (r *registry) close() { pg.Close(r.pool) }
 
 // found is a source or a job that a capture needs.
 type found struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
+	"webhook-gateway/internal/pg"
 	"webhook-gateway/jobs"
 )
 
@@ -108,7 +109,7 @@ func withStore(cmd *cobra.Command, use keyUse, do func(ctx context.Context, stor
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer pg.Close(pool)
 	if use == keySeals {
 		err := jobs.CheckKeys(ctx, pool, keys)
 		if errors.Is(err, jobs.ErrKeys) {

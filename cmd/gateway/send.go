@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"webhook-gateway/internal/pg"
 )
 
 // sendFlags are those of gateway send.
@@ -103,7 +105,7 @@ func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleTyp
 	if err := place.open(ctx); err != nil {
 		return err
 	}
-	defer place.pool.Close()
+	defer pg.Close(place.pool)
 	holder, err := place.holder(ctx, vendor.provider, f.source, f.job)
 	if err != nil {
 		return err

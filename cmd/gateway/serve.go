@@ -26,6 +26,7 @@ import (
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/inbox"
 	"webhook-gateway/internal/logsink"
+	"webhook-gateway/internal/pg"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 	"webhook-gateway/providers/nylas"
@@ -80,7 +81,7 @@ func serve(ctx context.Context, cfg configs.Config, logTo io.Writer, ready func(
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer pg.Close(pool)
 
 	relaxCollector(cfg)
 	reg := prometheus.NewRegistry()
@@ -170,7 +171,7 @@ func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
 	if g.recorder != nil {
 		defer g.recorder.Stop()
 	}
-	defer g.inbox.Stop()
+	defer g.inbox.Stop(context.WithoutCancel(ctx))
 	public, private, err := g.listen()
 	if err != nil {
 		return err
@@ -209,7 +210,7 @@ func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
 		err = errors.Join(err, fmt.Errorf("answer requests under way: %w", late))
 		_ = door.Close()
 	}
-	g.inbox.Stop() // the admin listener goes on until the last delivery has its ending
+	g.inbox.Stop(drain) // the admin listener goes on until the last delivery has its ending
 	_ = adminServer.Close()
 	g.log.Info("stopped")
 	return err

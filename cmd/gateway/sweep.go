@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/inbox"
+	"webhook-gateway/internal/pg"
 )
 
 func sweepCommand() *cobra.Command {
@@ -23,7 +24,7 @@ number may run at once, beside all writers. What a bounded pass or a busy table 
 			if err != nil {
 				return err
 			}
-			defer pool.Close()
+			defer pg.Close(pool)
 			sweeper, err := inbox.NewSweeper(pool, inbox.Retention{Inbox: cfg.InboxRetention, Drops: cfg.DropsRetention},
 				nil, newLogger(cmd.ErrOrStderr(), cfg))
 			if err != nil {

@@ -45,8 +45,8 @@ func (b *Inbox) later(rows []*row, decide bool) {
 
 // settleAlone repeats until the rows have their endings or their deadline is over.
 func (b *Inbox) settleAlone(rows []*row, decide bool) {
-	over := time.NewTimer(time.Until(rows[0].entry.work.Deadline))
-	defer over.Stop()
+	ctx, cancel := context.WithDeadline(b.running, rows[0].entry.work.Deadline)
+	defer cancel()
 	var err error
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		select {
@@ -60,13 +60,13 @@ func (b *Inbox) settleAlone(rows []*row, decide bool) {
 				return
 			}
 			rows[0].entry.work.Troubled(err)
-		case <-over.C:
+		case <-ctx.Done():
 			b.giveUp(rows)
 			return
 		}
 		select {
 		case <-time.After(pause):
-		case <-over.C:
+		case <-ctx.Done():
 			b.giveUp(rows)
 			return
 		}

@@ -4,6 +4,7 @@
 package inbox
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -59,6 +60,9 @@ type Inbox struct {
 
 	connections sync.Mutex
 	reconnected time.Time // when all connections were given up last
+
+	running context.Context // of every transaction; it ends when a stop has run out of time
+	cut     context.CancelFunc
 }
 
 var _ providers.Settler = (*Inbox)(nil)
@@ -95,6 +99,7 @@ func New(deps Deps, options Options) (*Inbox, error) {
 		log:        deps.Log,
 		alone:      make(chan struct{}, SpareConnections),
 	}
+	b.running, b.cut = context.WithCancel(context.Background())
 	for range options.Committers {
 		b.working.Go(b.commit)
 	}
@@ -120,11 +125,15 @@ func (b *Inbox) Settle(work *providers.Work, done func([]providers.Ending)) erro
 // Full implements providers.Settler.
 func (b *Inbox) Full() bool { return b.queue.full() }
 
-// Stop refuses new work, settles what it has, and returns when all of it has ended.
-func (b *Inbox) Stop() {
+// Stop refuses new work, settles what it has, and returns when all of it has ended. When ctx ends, the transactions
+// under way are given up: a server that stands still would hold each for seconds. Their deliveries have failed, and
+// the vendor's repeat finds what was committed all the same.
+func (b *Inbox) Stop(ctx context.Context) {
+	defer context.AfterFunc(ctx, b.cut)()
 	b.queue.close()
 	b.working.Wait()
 	b.straggling.Wait()
+	b.cut()
 }
 
 func (b *Inbox) commit() {

@@ -58,7 +58,7 @@ func (b *Inbox) settleApart(rows []*row, err error) {
 
 // attempt runs one transaction under its own time limit: no caller's patience may cut a commit short.
 func (b *Inbox) attempt(transact func(context.Context) ([]idempotency.Verdict, error)) ([]idempotency.Verdict, error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), roundTrip, errRoundTrip)
+	ctx, cancel := context.WithTimeoutCause(b.running, roundTrip, errRoundTrip)
 	defer cancel()
 	started := time.Now()
 	verdicts, err := transact(ctx)
@@ -141,7 +141,7 @@ func (b *Inbox) refuse(r *row, err error) bool {
 
 // makeDay makes the missing day of the inbox. It reports whether a repeat can succeed at once.
 func (b *Inbox) makeDay() bool {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), roundTrip, errRoundTrip)
+	ctx, cancel := context.WithTimeoutCause(b.running, roundTrip, errRoundTrip)
 	defer cancel()
 	made, err := b.partitions.Ensure(ctx)
 	if err != nil {

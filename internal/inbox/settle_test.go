@@ -223,7 +223,7 @@ func TestStopSettlesWhatWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.box.Stop()
+	w.box.Stop(t.Context())
 	for range 100 {
 		select {
 		case end := <-ended:

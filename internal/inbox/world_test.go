@@ -80,7 +80,7 @@ func worldOn(t *testing.T, url string, options inbox.Options, edit ...func(*pgxp
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.box.Stop)
+	t.Cleanup(func() { w.box.Stop(context.Background()) })
 	return w
 }
 

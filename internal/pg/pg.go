@@ -105,3 +105,20 @@ func execMode(mode pgx.QueryExecMode) string {
 		return mode.String()
 	}
 }
+
+// closeTime is how long Close waits for the server's answer to the goodbyes, which are sent at once.
+const closeTime = 100 * time.Millisecond
+
+// Close closes a pool whose connections are in use no more. It does not wait for a server that stands still: pgx waits
+// fifteen seconds for its answer to a goodbye.
+func Close(pool *pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTime):
+	}
+}

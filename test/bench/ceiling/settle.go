@@ -76,7 +76,7 @@ func Settle(ctx context.Context, spec SettleSpec, out io.Writer) error {
 		d.next()
 	}
 	result, err := d.wait(ctx)
-	box.Stop()
+	box.Stop(context.Background())
 	if err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func (s *Store) Redrives(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID][]
 SELECT drop_id, redriven_at, redriven_by, why, coalesce(outcome, ''), detail, delivery_id
   FROM agent.webhook_redrives
  WHERE drop_id = ANY ($1)
- ORDER BY drop_id, redriven_at FOR UPDATE`
+ ORDER BY drop_id, redriven_at`
 	rows, err := s.pool.Query(ctx, sql, ids)
 	if err != nil {
 		return nil, fmt.Errorf("list redrives: %w", err)

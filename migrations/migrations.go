@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -53,6 +55,7 @@ type State struct {
 	Version   int64
 	Name      string    // the file's name
 	AppliedAt time.Time // zero while it is pending
+	Newer     bool      // a later build's; its file's name is not known here
 }
 
 // Up applies every pending migration, each in a transaction of its own, and returns those it applied, in
@@ -86,8 +89,8 @@ func Up(ctx context.Context, databaseURL string) ([]Applied, error) {
 const selectApplied = `SELECT version_id, max(tstamp AT TIME ZONE 'UTC')
   FROM ` + table + ` WHERE is_applied GROUP BY version_id`
 
-// Status returns every migration of this build, in their order. It only reads: a database that was never
-// migrated is left as it is, and nobody's lock is waited for.
+// Status returns every migration of this build and then those that a later build has applied, in their order. It
+// only reads: a database that was never migrated is left as it is, and no lock is waited for.
 func Status(ctx context.Context, databaseURL string) ([]State, error) {
 	db, pool, err := open(ctx, databaseURL)
 	if err != nil {
@@ -105,6 +108,11 @@ func Status(ctx context.Context, databaseURL string) ([]State, error) {
 	var states []State
 	for _, s := range p.ListSources() {
 		states = append(states, State{Version: s.Version, Name: path.Base(s.Path), AppliedAt: at[s.Version]})
+		delete(at, s.Version)
+	}
+	delete(at, 0) // the table's first row, which goose makes
+	for _, version := range slices.Sorted(maps.Keys(at)) {
+		states = append(states, State{Version: version, Name: fmt.Sprintf("%d (of a newer build)", version), AppliedAt: at[version], Newer: true})
 	}
 	return states, nil
 }

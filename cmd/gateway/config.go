@@ -1,13 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/configs"
-	"webhook-gateway/internal/pg"
 	"webhook-gateway/jobs"
 )
 
@@ -20,6 +19,7 @@ type configJSON struct {
 	OK       bool            `json:"ok"`
 	Problems []string        `json:"problems"`
 	Settings []configs.Value `json:"settings"`
+	Database *databaseJSON   `json:"database,omitempty"` // what --connect found
 }
 
 func configCheckCommand() *cobra.Command {
@@ -40,52 +40,47 @@ what --connect looks at is.`,
 				}
 			}
 			status := exitConfig
+			var found *databaseJSON
 			if connects && len(problems) == 0 {
 				status = exitUnreachable
-				if err := tryDatabase(cmd.Context(), cfg); err != nil {
-					problems = append(problems, err)
-				}
+				found, err = tryDatabase(cmd.Context(), cfg)
+				problems = joined(err)
 			}
-			if err := printConfig(cmd, cfg, problems, asJSON); err != nil {
+			if err := printConfig(cmd, cfg, found, problems, asJSON); err != nil {
 				return err
 			}
 			return withStatus(status, errors.Join(problems...))
 		},
 	}
-	cmd.Flags().BoolVar(&connects, "connect", false, "also connect to the database, and check its version, its migrations and GATEWAY_SECRETS_KEY against the stored secrets")
+	cmd.Flags().BoolVar(&connects, "connect", false, "also connect to the database, and try everything that serve needs of it, taking back what it writes")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
 
 // joined takes apart what errors.Join has put together.
 func joined(err error) []error {
-	var many interface{ Unwrap() []error }
-	if errors.As(err, &many) {
-		return many.Unwrap()
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case *statusError:
+		return joined(e.err)
+	case interface{ Unwrap() []error }:
+		var all []error
+		var lines []string
+		for _, one := range e.Unwrap() {
+			all = append(all, joined(one)...)
+			lines = append(lines, one.Error())
+		}
+		if strings.Join(lines, "\n") == err.Error() { // and not a sentence about several errors
+			return all
+		}
 	}
-	if err != nil {
-		return []error{err}
-	}
-	return nil
+	return []error{err}
 }
 
-// tryDatabase asks of the database what serve asks of it at its start.
-func tryDatabase(ctx context.Context, cfg configs.Config) error {
-	keys, err := jobs.NewKeys(cfg.SecretsKey.Reveal())
-	if err != nil {
-		return err
-	}
-	pool, err := connect(ctx, cfg.DatabaseURL.Reveal(), 2)
-	if err != nil {
-		return err
-	}
-	defer pg.Close(pool)
-	return checkDatabase(ctx, cfg, pool, keys)
-}
-
-func printConfig(cmd *cobra.Command, cfg configs.Config, problems []error, asJSON bool) error {
+func printConfig(cmd *cobra.Command, cfg configs.Config, found *databaseJSON, problems []error, asJSON bool) error {
 	if asJSON {
-		out := configJSON{OK: len(problems) == 0, Problems: []string{}, Settings: cfg.Redacted()}
+		out := configJSON{OK: len(problems) == 0, Problems: []string{}, Settings: cfg.Redacted(), Database: found}
 		for _, p := range problems {
 			out.Problems = append(out.Problems, p.Error())
 		}
@@ -94,6 +89,9 @@ func printConfig(cmd *cobra.Command, cfg configs.Config, problems []error, asJSO
 	w := newTable(cmd.OutOrStdout())
 	for _, v := range cfg.Redacted() {
 		w.row(v.Name, v.Value)
+	}
+	if found != nil {
+		w.row("PostgreSQL", found.String())
 	}
 	return w.flush()
 }

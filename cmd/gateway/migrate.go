@@ -19,6 +19,7 @@ type migrationJSON struct {
 	Name      string     `json:"name"`
 	TookMS    *float64   `json:"took_ms,omitempty"`    // up
 	AppliedAt *time.Time `json:"applied_at,omitempty"` // status; absent: pending
+	Newer     bool       `json:"newer,omitempty"`      // status; a later build's
 }
 
 func migrateUpCommand() *cobra.Command {
@@ -51,9 +52,18 @@ func migrateUpCommand() *cobra.Command {
 			for _, m := range out {
 				fmt.Fprintf(cmd.OutOrStdout(), "applied %s (%.0f ms)\n", m.Name, *m.TookMS)
 			}
-			if len(out) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "nothing to apply: the schema is that of this build")
+			if len(out) > 0 {
+				return nil
 			}
+			states, err := migrations.Status(cmd.Context(), cfg.DatabaseURL.Reveal())
+			if err != nil {
+				return unconnected(err)
+			}
+			why := "the schema is that of this build"
+			if newest := states[len(states)-1]; newest.Newer {
+				why = fmt.Sprintf("the schema is newer than this build: it has migration %d", newest.Version)
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), "nothing to apply:", why)
 			return nil
 		},
 	}
@@ -87,7 +97,7 @@ func printStates(cmd *cobra.Command, states []migrations.State, asJSON bool) err
 	pending := 0
 	out := make([]migrationJSON, len(states))
 	for i, s := range states {
-		out[i] = migrationJSON{Version: s.Version, Name: s.Name}
+		out[i] = migrationJSON{Version: s.Version, Name: s.Name, Newer: s.Newer}
 		if s.AppliedAt.IsZero() {
 			pending++
 		} else {

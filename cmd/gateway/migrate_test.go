@@ -78,3 +78,19 @@ func TestMigrateSaysWhenPostgreSQLDoesNotAnswer(t *testing.T) {
 	}
 	cliFor(t, "", "").run("migrate", "up").wants(t, exitConfig, "DATABASE_URL: is not set")
 }
+
+func TestAnOlderBuildKnowsANewerSchema(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t)
+	c.exec(`INSERT INTO public.agent_migrations (version_id, is_applied) VALUES (99, true)`)
+	if r := c.run("migrate", "up"); r.status != exitOK || !strings.Contains(r.err, "nothing to apply: the schema is newer than this build: it has migration 99") {
+		t.Errorf("migrate up: %+v", r)
+	}
+	if r := c.run("migrate", "status"); r.status != exitOK || !strings.Contains(r.stdout, "99 (of a newer build)") || strings.Contains(r.err, "pending") {
+		t.Errorf("migrate status: %+v", r)
+	}
+	list := c.json("migrate", "status")["migrations"].([]any)
+	if last := list[len(list)-1].(map[string]any); last["newer"] != true || last["version"] != 99.0 {
+		t.Errorf("migrate status --json ends with %v", last)
+	}
+}

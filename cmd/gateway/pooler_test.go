@@ -37,15 +37,7 @@ func TestPgBouncerInSessionMode(t *testing.T) {
 	if got := c.json("drops", "list")["drops"].([]any); len(got) != 0 {
 		t.Errorf("drops: %v", got)
 	}
-	conn, err := pgx.Connect(t.Context(), server.URL(devdb.Database))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	var n int
-	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM agent.webhook_deliveries`).Scan(&n); err != nil || n != 1 {
-		t.Errorf("%d rows in the inbox, want 1: %v", n, err)
-	}
+	wantOn(t, server.URL(devdb.Database), 1, `SELECT count(*) FROM agent.webhook_deliveries`)
 }
 
 func TestPgBouncerInTransactionMode(t *testing.T) {

@@ -118,6 +118,20 @@ func execOn(t *testing.T, url string, statements ...string) {
 	}
 }
 
+// wantOn compares one number with the database.
+func wantOn(t *testing.T, url string, want int, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	var got int
+	if err := conn.QueryRow(t.Context(), sql).Scan(&got); err != nil || got != want {
+		t.Errorf("%d, want %d: %s: %v", got, want, sql, err)
+	}
+}
+
 func TestServeRefusesAtStart(t *testing.T) {
 	t.Parallel()
 	server := devdb.NewServer(t, devdb.Options{Fsync: true})

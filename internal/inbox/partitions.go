@@ -90,16 +90,28 @@ func (p *Partitions) make(ctx context.Context, day time.Time) (made bool, err er
 		if err != nil || there {
 			return err
 		}
-		table := pgx.Identifier{"agent", dayName(day)}.Sanitize()
-		from, to := day.Format(time.DateOnly), day.AddDate(0, 0, 1).Format(time.DateOnly)
 		made = true
-		_, err = tx.Exec(ctx, fmt.Sprintf(`
-			CREATE TABLE %[1]s (LIKE agent.webhook_deliveries INCLUDING ALL);
-			ALTER TABLE agent.webhook_deliveries ATTACH PARTITION %[1]s FOR VALUES FROM ('%[2]s 00:00:00+00') TO ('%[3]s 00:00:00+00');`,
-			table, from, to))
-		return err
+		return createDay(ctx, tx, day)
 	})
 	return made && err == nil, err
+}
+
+func createDay(ctx context.Context, tx pgx.Tx, day time.Time) error {
+	for _, sql := range daySQL(day) {
+		if _, err := tx.Exec(ctx, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func daySQL(day time.Time) []string {
+	table := pgx.Identifier{"agent", dayName(day)}.Sanitize()
+	from, to := day.Format(time.DateOnly), day.AddDate(0, 0, 1).Format(time.DateOnly)
+	return []string{
+		fmt.Sprintf(`CREATE TABLE %s (LIKE agent.webhook_deliveries INCLUDING ALL)`, table),
+		fmt.Sprintf(`ALTER TABLE agent.webhook_deliveries ATTACH PARTITION %s FOR VALUES FROM ('%s 00:00:00+00') TO ('%s 00:00:00+00')`, table, from, to),
+	}
 }
 
 // Retire drops the days that ended longer ago than retention. A day that is in use (a reader in a long

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"webhook-gateway/configs"
+	"webhook-gateway/internal/inbox"
+	"webhook-gateway/internal/pg"
+	"webhook-gateway/jobs"
+	"webhook-gateway/migrations"
+)
+
+// databaseJSON is what config check --connect finds at DATABASE_URL.
+type databaseJSON struct {
+	pg.Server
+	Schema      int64   `json:"schema_version"` // of the last migration; 0: none
+	Newer       bool    `json:"schema_newer"`   // that one is a later build's
+	RoundTripMS float64 `json:"round_trip_ms"`
+}
+
+func (d *databaseJSON) String() string {
+	text := fmt.Sprintf("%s, database %s, role %s", d.Version, d.Database, d.Role)
+	switch {
+	case d.Standby:
+		text += ", standby"
+	case d.ReadOnly:
+		text += ", read-only"
+	default:
+		text += ", primary"
+	}
+	if d.Pooler {
+		text += ", behind a pooler"
+	}
+	text += fmt.Sprintf(", schema %d", d.Schema)
+	if d.Newer {
+		text += " (newer than this build)"
+	}
+	return text + fmt.Sprintf(", round trip %.1f ms", d.RoundTripMS)
+}
+
+// tryDatabase does to the database what serve does, and takes it back. It returns what it found, nil when nothing
+// answers, and every problem.
+func tryDatabase(ctx context.Context, cfg configs.Config) (*databaseJSON, error) {
+	keys, err := jobs.NewKeys(cfg.SecretsKey.Reveal())
+	if err != nil {
+		return nil, err
+	}
+	pool, err := connect(ctx, cfg.DatabaseURL.Reveal(), 2)
+	if err != nil {
+		return nil, err
+	}
+	defer pg.Close(pool)
+	server, err := pg.Describe(ctx, pool)
+	if err != nil {
+		return nil, unconnected(err)
+	}
+	found := &databaseJSON{Server: server, RoundTripMS: milliseconds(server.RoundTrip)}
+	states, err := migrations.Status(ctx, cfg.DatabaseURL.Reveal())
+	for _, s := range states {
+		if !s.AppliedAt.IsZero() {
+			found.Schema, found.Newer = s.Version, s.Newer
+		}
+	}
+	if err == nil {
+		err = checkDatabase(ctx, cfg, pool, keys)
+	}
+	if err != nil {
+		return found, unconnected(err)
+	}
+	// As serve reads them.
+	err = jobs.NewDirectory(pool, keys, slog.New(slog.DiscardHandler), nil).Load(ctx)
+	return found, errors.Join(append([]error{err}, joined(inbox.Try(ctx, pool, wiredNames()[0]))...)...)
+}

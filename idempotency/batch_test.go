@@ -96,14 +96,43 @@ func TestManyClaimsAreWhatSingleOnesAreInInputOrder(t *testing.T) {
 func TestFiveEventsOfWhichThreeAreKnownMakeTwoEffects(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	var wanted []idempotency.Wanted
+	made := make(map[string]int)
+	// handle is a caller that makes an effect of each key that it won, and records all of them.
+	handle := func(wanted []idempotency.Wanted) map[idempotency.Kind]int {
+		t.Helper()
+		outcomes := b.claimMany(wanted...)
+		var endings []idempotency.Ending
+		for _, o := range outcomes {
+			if o.Claim != nil {
+				made[o.Claim.Ref.Key.String()]++
+				endings = append(endings, idempotency.Ending{Claim: o.Claim, Answer: response(`1`)})
+			}
+		}
+		if _, err := b.keys.CompleteMany(t.Context(), endings); err != nil {
+			t.Fatal(err)
+		}
+		return count(outcomes)
+	}
+	var five []idempotency.Wanted
 	for i := range 5 {
-		wanted = append(wanted, idempotency.Wanted{Ref: b.ref("webhook.sendgrid", strconv.Itoa(i)), Content: content("1")})
-		if i < 3 {
-			b.complete(b.own(wanted[i].Ref, content("1")), response(`1`))
+		five = append(five, idempotency.Wanted{Ref: b.ref("webhook.sendgrid", strconv.Itoa(i)), Content: content("1")})
+	}
+	for _, step := range []struct {
+		events []idempotency.Wanted
+		kinds  map[idempotency.Kind]int
+		made   map[string]int
+	}{
+		{five[:3], map[idempotency.Kind]int{idempotency.Claimed: 3}, map[string]int{"0": 1, "1": 1, "2": 1}},
+		{five, map[idempotency.Kind]int{idempotency.Completed: 3, idempotency.Claimed: 2}, map[string]int{"0": 1, "1": 1, "2": 1, "3": 1, "4": 1}},
+		{five, map[idempotency.Kind]int{idempotency.Completed: 5}, map[string]int{"0": 1, "1": 1, "2": 1, "3": 1, "4": 1}},
+	} {
+		if diff := cmp.Diff(step.kinds, handle(step.events)); diff != "" {
+			t.Errorf("outcomes (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(step.made, made); diff != "" {
+			t.Errorf("effects (-want +got):\n%s", diff)
 		}
 	}
-	b.wantKinds(b.claimMany(wanted...), map[idempotency.Kind]int{idempotency.Completed: 3, idempotency.Claimed: 2})
 }
 
 func TestOneBadKeyOfABatchIsNamedAndNothingIsClaimed(t *testing.T) {

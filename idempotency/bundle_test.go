@@ -197,11 +197,13 @@ func (b *bundle) commit(tx pgx.Tx) {
 	}
 }
 
+const waitingForLock = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+
 // blocked returns once n sessions of the database wait for a lock.
 func (b *bundle) blocked(n int) {
 	b.Helper()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		if one[int](b, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) >= n {
+		if one[int](b, waitingForLock) >= n {
 			return
 		}
 	}

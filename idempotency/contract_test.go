@@ -57,17 +57,32 @@ func Test20ConcurrentClaimsForSameKeyProduceOneOwner(t *testing.T) {
 	b.wantKinds(outcomes, map[idempotency.Kind]int{idempotency.Claimed: 1, idempotency.Processing: 19})
 }
 
-// A direct capability or generic definition start is an insert into another table: the plane is not told
-// of it, and nothing writes here unless a key is claimed.
+// A direct capability or generic definition start is an insert into another table, after a look at the plane. The
+// plane writes nothing for it: no row, and no lock or transaction id either.
 func TestWhatClaimsNoKeyWritesNoRow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.read(b.ref("surface.saved_search.start", "k"), content("1"))
-	if _, err := b.keys.ClaimMany(t.Context(), nil, lease); err != nil {
-		t.Fatal(err)
+	b.exec(`CREATE TABLE agent_runs (key text PRIMARY KEY)`)
+	for _, start := range []string{"capability.direct", "definition.generic"} {
+		tx := b.begin()
+		keys := b.keys.In(tx)
+		if o, err := keys.Read(t.Context(), b.ref("surface."+start, "k"), content("1")); err != nil || o.Kind != idempotency.Absent {
+			t.Errorf("%s: %s, %v, want absent", start, o.Kind, err)
+		}
+		if _, err := keys.ClaimMany(t.Context(), nil, lease); err != nil {
+			t.Fatal(err)
+		}
+		var wrote bool
+		if err := tx.QueryRow(t.Context(), `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`).Scan(&wrote); err != nil || wrote {
+			t.Errorf("%s: the plane has written something, %v", start, err)
+		}
+		if _, err := tx.Exec(t.Context(), `INSERT INTO agent_runs VALUES ($1)`, start); err != nil {
+			t.Fatal(err)
+		}
+		b.commit(tx)
 	}
-	if n := b.rows(); n != 0 {
-		t.Errorf("%d rows, want none", n)
+	if runs, keys := one[int](b, `SELECT count(*) FROM agent_runs`), b.rows(); runs != 2 || keys != 0 {
+		t.Errorf("%d runs and %d keys, want 2 and none", runs, keys)
 	}
 }
 
@@ -76,7 +91,14 @@ func TestWhatClaimsNoKeyWritesNoRow(t *testing.T) {
 type savedSearch struct {
 	*bundle
 	prepared atomic.Int32
-	started  sync.Map // run key -> true
+}
+
+// newSavedSearch makes the table of runs, which admits one run for a key.
+func newSavedSearch(t *testing.T) *savedSearch {
+	t.Helper()
+	s := &savedSearch{bundle: setup(t)}
+	s.exec(`CREATE TABLE agent_runs (key text PRIMARY KEY, brief text NOT NULL, admitted_at timestamptz NOT NULL DEFAULT now())`)
+	return s
 }
 
 type snapshot struct {
@@ -91,20 +113,34 @@ func (s *savedSearch) start(r idempotency.Ref, during func()) (snapshot, error) 
 			if during != nil {
 				during()
 			}
-			return snapshot{Brief: fmt.Sprint("as of preparation ", n), RunKey: "run:" + r.Key.String()}, nil
+			return snapshot{Brief: fmt.Sprint("as of preparation ", n), RunKey: mustKey(s.T, "run", r.Key.String()).String()}, nil
 		})
 	if err == nil && result.Unrecorded != nil {
 		return snapshot{}, result.Unrecorded // no run without a frozen input
 	}
 	if err == nil {
-		s.started.Store(result.Value.RunKey, true)
+		s.exec(`INSERT INTO agent_runs (key, brief) VALUES ($1, $2) ON CONFLICT DO NOTHING`, result.Value.RunKey, result.Value.Brief)
 	}
 	return result.Value, err
 }
 
+// runs are the briefs that runs were admitted with.
+func (s *savedSearch) runs() []string {
+	s.Helper()
+	return one[[]string](s.bundle, `SELECT coalesce(array_agg(brief ORDER BY admitted_at), '{}') FROM agent_runs`)
+}
+
+// pass also lets runs age, which are kept for 396 days.
+func (s *savedSearch) pass(d time.Duration) {
+	s.Helper()
+	s.bundle.pass(d)
+	s.exec(`UPDATE agent_runs SET admitted_at = admitted_at - $1::interval`, d)
+	s.exec(`DELETE FROM agent_runs WHERE admitted_at <= now() - interval '396 days'`)
+}
+
 func TestASavedSearchStartFreezesOneInput20ConcurrentPreparationsProduceOneSnapshot(t *testing.T) {
 	t.Parallel()
-	s := &savedSearch{bundle: setup(t)}
+	s := newSavedSearch(t)
 	r := s.ref("surface.saved_search.start", "search:1")
 	errs := together(20, func(int) error { _, err := s.start(r, nil); return err })
 	for _, err := range errs {
@@ -120,7 +156,7 @@ func TestASavedSearchStartFreezesOneInput20ConcurrentPreparationsProduceOneSnaps
 
 func TestALiveSavedSearchPreparationReturnsRetryableInProgressAndOneCallerReclaimsIt(t *testing.T) {
 	t.Parallel()
-	s := &savedSearch{bundle: setup(t)}
+	s := newSavedSearch(t)
 	r := s.ref("surface.saved_search.start", "search:1")
 	s.own(r, content("brief")) // its worker dies
 	var inFlight *idempotency.InFlightError
@@ -141,7 +177,7 @@ func TestALiveSavedSearchPreparationReturnsRetryableInProgressAndOneCallerReclai
 
 func TestASavedSearchPreparationFenceLostBeforeCompletionStartsNoRun(t *testing.T) {
 	t.Parallel()
-	s := &savedSearch{bundle: setup(t)}
+	s := newSavedSearch(t)
 	r := s.ref("surface.saved_search.start", "search:1")
 	_, err := s.start(r, func() {
 		s.pass(lease)
@@ -150,28 +186,40 @@ func TestASavedSearchPreparationFenceLostBeforeCompletionStartsNoRun(t *testing.
 	if !errors.Is(err, idempotency.ErrFenceLost) {
 		t.Errorf("got %v, want ErrFenceLost", err)
 	}
-	if _, started := s.started.Load("run:search:1"); started {
-		t.Error("a run was started")
+	if runs := s.runs(); len(runs) != 0 {
+		t.Errorf("runs were started: %v", runs)
 	}
 }
 
+// The snapshot is remembered for a day. The run that it admitted is found under the same key for as long as runs are
+// kept, although every start after the day takes a new snapshot.
 func TestASavedSearchSnapshotRemainsFor24HoursUnderAStableRunKey(t *testing.T) {
 	t.Parallel()
-	s := &savedSearch{bundle: setup(t)}
+	s := newSavedSearch(t)
 	r := s.ref("surface.saved_search.start", "search:1")
-	first, err := s.start(r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.pass(24*time.Hour - time.Minute)
-	if again, err := s.start(r, nil); err != nil || again != first {
-		t.Errorf("after 23:59: %+v, %v, want %+v", again, err, first)
-	}
-	s.pass(time.Minute)
-	// The snapshot is taken anew, the run's own key is the same for as long as runs are kept.
-	again, err := s.start(r, nil)
-	if err != nil || again.Brief == first.Brief || again.RunKey != first.RunKey {
-		t.Errorf("after 24:00: %+v, %v", again, err)
+	const day = 24 * time.Hour
+	age := time.Duration(0)
+	for _, step := range []struct {
+		age      time.Duration
+		snapshot int // the preparation that the start is answered with
+		run      int // and the one that the only run has
+	}{
+		{0, 1, 1},
+		{day - time.Minute, 1, 1},
+		{day, 2, 1},
+		{200 * day, 3, 1},
+		{396*day - time.Minute, 4, 1},
+		{397 * day, 5, 5}, // the run is gone, and so is what the day before had prepared
+	} {
+		s.pass(step.age - age)
+		age = step.age
+		got, err := s.start(r, nil)
+		if want := fmt.Sprint("as of preparation ", step.snapshot); err != nil || got.Brief != want {
+			t.Errorf("after %s: %+v, %v, want it %s", step.age, got, err, want)
+		}
+		if diff := cmp.Diff([]string{fmt.Sprint("as of preparation ", step.run)}, s.runs()); diff != "" {
+			t.Errorf("after %s: runs (-want +got):\n%s", step.age, diff)
+		}
 	}
 }
 
@@ -436,24 +484,34 @@ func TestABusinessFailureCompletesTheClaimAndTheNextAttemptReturnsTheStoredAnswe
 	}
 }
 
+// The worker dies after the vendor has sent the mail. The next one calls the vendor again, which knows the key.
 func TestVendorIdempotencyPreventsDuplicateSendAfterCrashAndRetry(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	r := b.ref("tool.email.send", "k")
-	sent := map[string]int{} // the vendor's own ledger
-	send := func(key string) {
-		if sent[key] == 0 {
-			sent[key]++
+	r := idempotency.Ref{Organization: b.org, Scope: mustScope(b, "tool.email.send"), Key: mustKey(b, "job_17", "3", "send")}
+	send := idempotency.Task[string]{Ref: r, Content: content("1"), Lease: lease}
+	var calls []string            // the keys that the vendor was called with
+	ledger := map[string]string{} // what the vendor answered to each, and answers again
+	vendor := func(key string) string {
+		calls = append(calls, key)
+		if ledger[key] == "" {
+			ledger[key] = fmt.Sprint("mail ", len(ledger)+1)
+		}
+		return ledger[key]
+	}
+	dead := b.own(send.Ref, send.Content)
+	vendor(dead.Ref.Key.String())
+	b.pass(lease)
+	for attempt := range 3 {
+		got, err := idempotency.Do(t.Context(), b.keys, send, func(_ context.Context, c *idempotency.Claim) (string, error) {
+			return vendor(c.Ref.Key.String()), nil
+		})
+		if err != nil || got.Value != "mail 1" || got.Replayed != (attempt > 0) {
+			t.Errorf("attempt %d: %+v, %v, want mail 1", attempt, got, err)
 		}
 	}
-	dead := b.own(r, content("1"))
-	send(dead.Ref.Key.String()) // and the worker dies before it completes
-	b.pass(lease)
-	next := b.own(r, content("1"))
-	send(next.Ref.Key.String())
-	b.complete(next, response(`"sent"`))
-	if len(sent) != 1 || sent["k"] != 1 {
-		t.Errorf("sent %v, want one", sent)
+	if diff := cmp.Diff([]string{"job_17:3:send", "job_17:3:send"}, calls); diff != "" {
+		t.Errorf("the vendor was called with (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -262,7 +263,18 @@ func TestAnAnswerThatIsNotKeptIsToldAndTheEffectNotRepeated(t *testing.T) {
 func TestALongAnswerIsStoredElsewhereByEncode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	elsewhere := map[string]string{}
+	elsewhere, text := map[string]string{}, strings.Repeat("a long text ", idempotency.MaxResponse/12+1)
+	effect := func(context.Context, *idempotency.Claim) (string, error) { return text, nil }
+	var unkept *idempotency.UnkeptError
+	for range 2 { // the row takes none of it
+		_, err := idempotency.Do(t.Context(), b.keys, task[string](b.ref("tool.x", "whole")), effect)
+		if err != nil && (!errors.As(err, &unkept) || unkept.Unkept.Reason != "too_large") {
+			t.Fatal(err)
+		}
+	}
+	if unkept == nil {
+		t.Errorf("%d bytes are kept in the row", len(text))
+	}
 	long := task[string](b.ref("tool.x", "k"))
 	long.Encode = func(text string) (idempotency.Answer, error) {
 		elsewhere["object-1"] = text
@@ -270,13 +282,12 @@ func TestALongAnswerIsStoredElsewhereByEncode(t *testing.T) {
 	}
 	long.Decode = func(a idempotency.Answer) (string, error) { return elsewhere[a.Resource.ID], nil }
 	for attempt := range 2 {
-		got, err := idempotency.Do(t.Context(), b.keys, long, func(context.Context, *idempotency.Claim) (string, error) { return "a long text", nil })
-		if err != nil || got.Value != "a long text" || got.Replayed != (attempt == 1) {
-			t.Errorf("%+v, %v", got, err)
+		got, err := idempotency.Do(t.Context(), b.keys, long, effect)
+		if err != nil || got.Value != text || got.Replayed != (attempt == 1) {
+			t.Errorf("attempt %d: %d bytes, replayed %v, %v", attempt, len(got.Value), got.Replayed, err)
 		}
 	}
 	// Whoever cannot decode it is told where it is.
-	var unkept *idempotency.UnkeptError
 	if _, err := idempotency.Do(t.Context(), b.keys, task[string](b.ref("tool.x", "k")), nil); !errors.As(err, &unkept) || unkept.Resource.ID != "object-1" {
 		t.Errorf("got %v, want an UnkeptError that names the resource", err)
 	}

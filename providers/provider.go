@@ -77,6 +77,12 @@ type Rehasher interface {
 	Rehash(method, contentType string, body []byte) (hashes []string, ok bool)
 }
 
+// PinChecker is a Provider that knows pins which none of its deliveries can match.
+type PinChecker interface {
+	// CheckPin says why no delivery names this identity.
+	CheckPin(pin jobs.Identity) error
+}
+
 // MaxProbe is how many bytes of a request without a usable signature are read, for a Prober alone.
 const MaxProbe = 64 << 10
 

@@ -79,7 +79,7 @@ func (c *chest) called(p *capture.Capture) (source, job string) {
 		return c.flags.source, c.flags.job
 	}
 	path, _, _ := strings.Cut(p.Target, "?")
-	rest, ours := strings.CutPrefix(path, "/webhooks/"+p.Provider+"/")
+	rest, ours := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/webhooks/"+p.Provider+"/")
 	if name, isSource := strings.CutPrefix(rest, "sources/"); ours && isSource && name != capture.SourceMark {
 		return name, ""
 	}

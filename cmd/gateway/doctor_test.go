@@ -126,7 +126,7 @@ func TestDoctorTakesArchivesAndFilesOfSecrets(t *testing.T) {
 	t.Parallel()
 	body := nylasMessage("G1", "n1", 1)
 	h := signers()["nylas"]("theirs", []byte(body), time.Now())
-	har := fmt.Sprintf(`{"log":{"entries":[{"startedDateTime":"2026-03-01T12:00:00.5Z","request":{"method":"POST","url":"https://h/webhooks/nylas/sources/main","headers":[{"name":"x-nylas-signature","value":%q}],"postData":{"text":%q}}}]}}`,
+	har := fmt.Sprintf(`{"log":{"entries":[{"startedDateTime":"2026-03-01T12:00:00.5Z","request":{"method":"POST","url":"https://h/webhooks/nylas/sources/main/","headers":[{"name":"x-nylas-signature","value":%q}],"postData":{"text":%q}}}]}}`,
 		h.Get("X-Nylas-Signature"), body)
 	file := filepath.Join(t.TempDir(), "a.har")
 	if err := os.WriteFile(file, []byte(har), 0o600); err != nil {

@@ -262,7 +262,7 @@ func TestAnImportOfACompressedBodyIsByteExactAndReplays(t *testing.T) {
 	nylasTown(r)
 	gz := zipped(t, nylasMessage("G1", "n1", 1))
 	signature := signers()["nylas"](nylasSecret, gz, now()).Get("X-Nylas-Signature")
-	raw := fmt.Sprintf("POST /webhooks/nylas/sources/main HTTP/1.1\r\nHost: x\r\nx-nylas-signature: %s\r\ncontent-encoding: gzip\r\nAuthorization: b\r\nContent-Length: %d\r\n\r\n%s", signature, len(gz), gz)
+	raw := fmt.Sprintf("POST /webhooks/nylas/sources/main/ HTTP/1.1\r\nHost: x\r\nx-nylas-signature: %s\r\ncontent-encoding: gzip\r\nAuthorization: b\r\nContent-Length: %d\r\n\r\n%s", signature, len(gz), gz)
 	file := filepath.Join(t.TempDir(), "request.http")
 	if err := os.WriteFile(file, []byte(raw), 0o600); err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestAnImportOfACompressedBodyIsByteExactAndReplays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made["sha256"] != list[0].Body.SHA256 || !bytes.Equal(list[0].Content, gz) || list[0].Body.File != "body.gz" || !list[0].HeadersExact ||
+	if made["sha256"] != list[0].Body.SHA256 || !bytes.Equal(list[0].Content, gz) || list[0].Body.File != "body.gz" || list[0].Target != "/webhooks/nylas/sources/"+capture.SourceMark || !list[0].HeadersExact ||
 		!cmp.Equal(list[0].Headers, []capture.Header{{"content-encoding", "gzip"}}) {
 		t.Errorf("%v %+v", made, list[0])
 	}

@@ -215,7 +215,7 @@ func describable(c *capture.Capture, p providers.Provider) error {
 // parties are whom a message was for: as its URL says, or else the flags.
 func (f *importFlags) parties(m *capture.Message) (source, job *capture.Party) {
 	path, _, _ := strings.Cut(m.Target, "?")
-	rest, ours := strings.CutPrefix(path, "/webhooks/"+f.provider+"/")
+	rest, ours := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/webhooks/"+f.provider+"/")
 	name, isSource := strings.CutPrefix(rest, "sources/")
 	switch {
 	case f.source != "":

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 func jobsCommand() *cobra.Command {
@@ -72,8 +73,26 @@ func (f *jobFlags) check() (jobs.NewJob, error) {
 	if n.Organization, err = parseID("--organization", f.organization); err != nil {
 		return n, err
 	}
-	n.Pins, err = parseRefs(f.refs)
-	return n, err
+	if n.Pins, err = parseRefs(f.refs); err != nil {
+		return n, err
+	}
+	return n, checkPins(n)
+}
+
+// checkPins refuses a pin that no delivery of the vendor can match.
+func checkPins(n jobs.NewJob) error {
+	for _, v := range wired() {
+		checker, ok := v.(providers.PinChecker)
+		if !ok || v.Name() != n.Provider {
+			continue
+		}
+		for _, pin := range n.Pins {
+			if err := checker.CheckPin(pin); err != nil {
+				return usagef("--ref %s=%s: %v", pin.Name, pin.Value, err)
+			}
+		}
+	}
+	return nil
 }
 
 func (f *jobFlags) run(cmd *cobra.Command) error {

@@ -123,6 +123,8 @@ func TestJobsErrorsSayWhatToDo(t *testing.T) {
 		{"both secrets", add + " --source main --ref team_id=T2 --own-secret", exitUsage, []string{"no secret of its own"}},
 		{"no tenant", add + " --source main", exitUsage, []string{"exactly one identity", "not 0 times"}},
 		{"two tenants", add + " --source main --ref team_id=T2 --ref enterprise_id=E2", exitUsage, []string{"exactly one identity"}},
+		{"an enterprise as a team", add + " --source main --ref team_id=E2", exitUsage, []string{"pin enterprise_id=E2"}},
+		{"an enterprise as a team of its own app", add + " --own-secret --ref api_app_id=A1 --ref team_id=E2", exitUsage, []string{"pin enterprise_id=E2"}},
 		{"fallback of nothing", add + " --own-secret --fallback", exitUsage, []string{"--fallback needs --source"}},
 		{"unknown source", add + " --source nope --ref team_id=T2", exitFailed, []string{"no source named", "sources list"}},
 		{"another provider's source", "add --provider nylas --organization " + testOrg + " --source main --ref grant_id=g", exitFailed, []string{"no source named"}},

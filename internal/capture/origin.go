@@ -76,11 +76,11 @@ func (c *Capture) noteIf(done bool, what string) {
 // target puts a mark into a path where the party that it names is known.
 func (o Origin) target(target string) string {
 	path, query, asked := strings.Cut(target, "?")
-	base := "/webhooks/" + o.Vendor.Name() + "/"
+	base, named := "/webhooks/"+o.Vendor.Name()+"/", strings.TrimSuffix(path, "/")
 	switch {
-	case o.Source != nil && (!strings.HasPrefix(path, base) || path == base+"sources/"+o.Source.Name):
+	case o.Source != nil && (!strings.HasPrefix(path, base) || named == base+"sources/"+o.Source.Name):
 		path = base + "sources/" + SourceMark
-	case o.Job != nil && (!strings.HasPrefix(path, base) || path == base+o.Job.Name):
+	case o.Job != nil && (!strings.HasPrefix(path, base) || named == base+o.Job.Name):
 		path = base + JobMark
 	}
 	if asked {

@@ -20,6 +20,7 @@ var (
 	_ providers.Handshaker = (*Provider)(nil)
 	_ providers.Prober     = (*Provider)(nil)
 	_ providers.Redactor   = (*Provider)(nil)
+	_ providers.PinChecker = (*Provider)(nil)
 )
 
 // New returns the provider, which is ready.

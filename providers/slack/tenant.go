@@ -2,6 +2,7 @@ package slack
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -39,6 +40,14 @@ func (n *names) tenant() jobs.Identity {
 
 // isEnterprise reports whether an id is an enterprise's. Slack's ids tell their kind by their first letter.
 func isEnterprise(id string) bool { return strings.HasPrefix(id, "E") }
+
+// CheckPin refuses a team_id that is an enterprise's: deliveries name it as enterprise_id.
+func (*Provider) CheckPin(pin jobs.Identity) error {
+	if pin.Name == "team_id" && isEnterprise(pin.Value) {
+		return fmt.Errorf("%s is an organization's id, wherever Slack puts it: pin enterprise_id=%s", pin.Value, pin.Value)
+	}
+	return nil
+}
 
 // inTeamPlace is the identity that an id in a team's place names.
 func inTeamPlace(id string) jobs.Identity {

@@ -1,0 +1,210 @@
+// Package failover runs gateways through failovers of a real PostgreSQL with a synchronous standby, under load.
+package failover
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/internal/devdb"
+	"webhook-gateway/jobs"
+	"webhook-gateway/test/binary"
+)
+
+func TestMain(m *testing.M) {
+	binary.ForgetSettings()
+	status := devdb.Stopping(m).Run()
+	if binaryDir != "" {
+		_ = os.RemoveAll(binaryDir) // the tests are over
+	}
+	os.Exit(status)
+}
+
+// binaryDir is where the binary lies, once there is one.
+var binaryDir string
+
+// built is the gateway's binary, built once for all tests.
+var built = sync.OnceValues(func() (string, error) {
+	var err error
+	if binaryDir, err = os.MkdirTemp("", "gateway-failover"); err != nil {
+		return "", err
+	}
+	return binary.Build(context.Background(), "../..", binaryDir)
+})
+
+const (
+	secret = "failover-secret"
+	grant  = "G1"
+)
+
+var secretsKey = base64.StdEncoding.EncodeToString(make([]byte, 32))
+
+// cluster is a primary with a synchronous standby, and what the load needs registered.
+type cluster struct {
+	*testing.T
+	primary, standby *devdb.Server
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{T: t, primary: devdb.NewServer(t, devdb.Options{Fsync: true})}
+	pool := c.pool(c.primary)
+	keys, err := jobs.NewKeys(secretsKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signing, err := jobs.NewSecret(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := jobs.NewStore(pool, keys)
+	if _, err := store.AddSource(t.Context(), jobs.NewSource{Provider: "nylas", Name: "main", Secret: signing}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.AddJob(t.Context(), jobs.NewJob{
+		Provider: "nylas", Organization: uuid.New(), Source: "main", Pins: []jobs.Identity{{Name: "grant_id", Value: grant}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.standby = devdb.NewStandby(t, c.primary)
+	c.replicate()
+	return c
+}
+
+func (c *cluster) pool(s *devdb.Server) *pgxpool.Pool {
+	c.Helper()
+	pool, err := pgxpool.New(context.Background(), s.URL(devdb.Database))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(pool.Close)
+	return pool
+}
+
+// replicate makes the primary wait for the standby from now on.
+func (c *cluster) replicate() {
+	c.Helper()
+	if err := c.primary.Set(context.Background(), "synchronous_standby_names", "*"); err != nil {
+		c.Fatal(err)
+	}
+	c.await(c.primary, `SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'`)
+}
+
+// await waits until a query answers true.
+func (c *cluster) await(s *devdb.Server, sql string) {
+	c.Helper()
+	pool := c.pool(s)
+	defer pool.Close()
+	for is := false; !is; {
+		if err := pool.QueryRow(c.Context(), sql).Scan(&is); err != nil {
+			c.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+func (c *cluster) exec(s *devdb.Server, sql string) {
+	c.Helper()
+	pool := c.pool(s)
+	defer pool.Close()
+	if _, err := pool.Exec(context.Background(), sql); err != nil {
+		c.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// failOver lets the primary die as a machine does, and makes the standby the primary, with what it has by then.
+func (c *cluster) failOver() {
+	c.Helper()
+	if err := c.primary.Crash(); err != nil {
+		c.Fatal(err)
+	}
+	if err := c.standby.Start(context.Background()); err != nil {
+		c.Fatal(err)
+	}
+	if err := c.standby.Promote(context.Background()); err != nil {
+		c.Fatal(err)
+	}
+	c.primary, c.standby = c.standby, c.primary
+}
+
+// rejoin makes the server that died a synchronous standby of the primary.
+func (c *cluster) rejoin() {
+	c.Helper()
+	if err := c.standby.Rejoin(context.Background(), c.primary); err != nil {
+		c.Fatal(err)
+	}
+	c.replicate()
+}
+
+// url names both servers, as DATABASE_URL does where PostgreSQL fails over.
+func (c *cluster) url() string {
+	c.Helper()
+	one, err := url.Parse(c.primary.URL(devdb.Database))
+	if err != nil {
+		c.Fatal(err)
+	}
+	two, err := url.Parse(c.standby.URL(devdb.Database))
+	if err != nil {
+		c.Fatal(err)
+	}
+	one.Host += "," + two.Host
+	one.RawQuery += "&target_session_attrs=read-write"
+	return one.String()
+}
+
+// serve starts a gateway that runs until the test ends, whatever becomes of its database.
+func (c *cluster) serve(databaseURL string) *binary.Serving {
+	c.Helper()
+	path, err := built()
+	if err != nil {
+		c.Fatal(err)
+	}
+	cmd := exec.Command(path, "serve")
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "GATEWAY_SECRETS_KEY="+secretsKey,
+		"GATEWAY_STATE_DIR="+filepath.Join(c.TempDir(), "state"), "GATEWAY_LISTEN=127.0.0.1:0", "GATEWAY_ADMIN_LISTEN=127.0.0.1:0")
+	serving, err := binary.Serve(cmd, (*exec.Cmd).Start)
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	serving.Discard()
+	return serving
+}
+
+// stored counts the rows of each delivery in the inbox.
+func (c *cluster) stored() map[string]int {
+	c.Helper()
+	rows, err := c.pool(c.primary).Query(context.Background(), `SELECT delivery_key FROM agent.webhook_deliveries`)
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer rows.Close()
+	found := make(map[string]int)
+	for rows.Next() {
+		var key string
+		if err := rows.Scan(&key); err != nil {
+			c.Fatal(err)
+		}
+		_, id, _ := strings.Cut(key, "/")
+		found[id]++
+	}
+	if err := rows.Err(); err != nil {
+		c.Fatal(err)
+	}
+	return found
+}
+
+func message(id string, attempt int) []byte {
+	return fmt.Appendf(nil, `{"specversion":"1.0","type":"message.created","source":"/google/emails/realtime","id":%q,"webhook_delivery_attempt":%d,
+		"data":{"application_id":"A","object":{"grant_id":%q,"id":"m","object":"message","subject":"hi"}}}`, id, attempt, grant)
+}

@@ -344,3 +344,26 @@ func TestTheQueueIsBoundedInDeliveriesAndBytes(t *testing.T) {
 		})
 	}
 }
+
+// aborting is a connection on which every COMMIT is an ABORT, which PostgreSQL answers with ROLLBACK, as it answers the
+// COMMIT of a transaction that has failed.
+type aborting struct{ net.Conn }
+
+func (c aborting) Write(p []byte) (int, error) {
+	return c.Conn.Write(bytes.ReplaceAll(p, []byte("\x00COMMIT\x00"), []byte("\x00ABORT \x00")))
+}
+
+func TestACommitThatRollsBackIsNoEnding(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, defaults, func(config *pgxpool.Config) {
+		dial := config.ConnConfig.DialFunc
+		config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			return aborting{conn}, err
+		}
+	})
+	work := w.request(w.item("1", "a"))
+	work.Deadline = time.Now().Add(300 * time.Millisecond)
+	w.wantEndings(w.settle(work), failed)
+	w.wantRows(0, 0, 0)
+}

@@ -18,7 +18,7 @@ run: postgres ## start everything on this machine: PostgreSQL, the gateway, samp
 	@exec bin/gateway dev
 
 .PHONY: test
-test: postgres cc prometheus pgbouncer ## run every test, with the race detector, on real PostgreSQL
+test: postgres cc prometheus pgbouncer systemd ## run every test, with the race detector, on real PostgreSQL
 	$(GO) test -race -timeout 15m ./...
 
 .PHONY: lint
@@ -95,3 +95,7 @@ prometheus:
 .PHONY: pgbouncer
 pgbouncer:
 	@scripts/need pgbouncer
+
+.PHONY: systemd
+systemd:
+	@scripts/need systemd

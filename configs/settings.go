@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"webhook-gateway/internal/dsn"
 )
 
 // fileSetting names the file; it cannot stand in one.
@@ -266,11 +268,10 @@ func OnLoopback(hostport string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// databaseURL looks at the form alone, and never tells the text: it holds a password.
+// databaseURL never tells the text: it holds a password.
 func databaseURL(text string) error {
-	isURL := strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
-	if text == "" || isURL || !strings.Contains(text, "://") && strings.Contains(text, "=") {
+	if text == "" {
 		return nil
 	}
-	return errors.New("is no address of a PostgreSQL database; write postgres://user:password@host:5432/database")
+	return dsn.Check(text)
 }

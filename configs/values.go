@@ -7,9 +7,10 @@ import (
 	"log/slog"
 	"math"
 	"net/netip"
-	"net/url"
 	"strconv"
 	"strings"
+
+	"webhook-gateway/internal/dsn"
 )
 
 const redacted = "[redacted]"
@@ -89,11 +90,10 @@ func (n Networks) String() string {
 // hostOf tells of a database's address what is no secret: a password may stand in the user's part and in
 // the query.
 func hostOf(text string) string {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		return redacted
+	if place := dsn.Place(text); place != "" {
+		return place + " (user, password and parameters not shown)"
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String() + " (user, password and parameters not shown)"
+	return redacted
 }
 
 type unit struct {

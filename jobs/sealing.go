@@ -61,12 +61,9 @@ func NewKeys(text string) (*Keys, error) {
 		if len(parts) > 1 {
 			name = fmt.Sprintf("%s (key %d of %d)", keysSetting, i+1, len(parts))
 		}
-		key, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSpace(part))
+		key, err := readKey(part)
 		if err != nil {
-			return nil, fmt.Errorf("%s is not base64; %s", name, makeKey)
-		}
-		if len(key) != 32 {
-			return nil, fmt.Errorf("%s holds %d bytes, and 32 are needed; %s", name, len(key), makeKey)
+			return nil, fmt.Errorf("%s %w", name, err)
 		}
 		id := idOf(key)
 		if _, twice := k.byID[id]; twice {
@@ -84,6 +81,25 @@ func NewKeys(text string) (*Keys, error) {
 		}
 	}
 	return k, nil
+}
+
+// readKey reads one key. Where it is not well-formed, a stored secret may be sealed with the right one: the error says
+// how to mend it, and of a new key only what it costs.
+func readKey(text string) ([]byte, error) {
+	const mend = "write it as it was made, 44 characters of base64. A new key (openssl rand -base64 32) does not open what is stored"
+	text = strings.TrimSpace(text)
+	key, err := base64.StdEncoding.Strict().DecodeString(text)
+	switch {
+	case strings.ContainsAny(text, "\"'`"):
+		return nil, errors.New("has quotes in it: remove them, the key between them is right; env files and YAML blocks keep quotes as a part of the value")
+	case text == "":
+		return nil, errors.New("is empty: remove the comma before or behind it")
+	case err != nil:
+		return nil, errors.New("is not base64; " + mend)
+	case len(key) != 32:
+		return nil, fmt.Errorf("holds %d bytes, and 32 are needed; %s", len(key), mend)
+	}
+	return key, nil
 }
 
 // idOf names a key without telling anything about it.

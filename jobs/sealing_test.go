@@ -32,13 +32,19 @@ func mustKeys(t testing.TB, ns ...byte) *Keys {
 func TestKeysSayWhatIsWrongWithTheirSetting(t *testing.T) {
 	t.Parallel()
 	short := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 31))
+	const mend = "; write it as it was made, 44 characters of base64. A new key (openssl rand -base64 32) does not open what is stored"
+	const quoted = " has quotes in it: remove them, the key between them is right; env files and YAML blocks keep quotes as a part of the value"
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "GATEWAY_SECRETS_KEY is not set; make one with: openssl rand -base64 32"},
 		{"blank", " \n", "GATEWAY_SECRETS_KEY is not set; make one with: openssl rand -base64 32"},
-		{"no base64", "correct horse battery staple!", "GATEWAY_SECRETS_KEY is not base64; make one with: openssl rand -base64 32"},
-		{"too short", short, "GATEWAY_SECRETS_KEY holds 31 bytes, and 32 are needed; make one with: openssl rand -base64 32"},
-		{"an empty second", keyText(1) + ",", "GATEWAY_SECRETS_KEY (key 2 of 2) holds 0 bytes, and 32 are needed; make one with: openssl rand -base64 32"},
-		{"a bad second", keyText(1) + ",*", "GATEWAY_SECRETS_KEY (key 2 of 2) is not base64; make one with: openssl rand -base64 32"},
+		{"no base64", "correct horse battery staple!", "GATEWAY_SECRETS_KEY is not base64" + mend},
+		{"too short", short, "GATEWAY_SECRETS_KEY holds 31 bytes, and 32 are needed" + mend},
+		{"double quotes", `"` + keyText(1) + `"`, "GATEWAY_SECRETS_KEY" + quoted},
+		{"single quotes", "'" + keyText(1) + "'", "GATEWAY_SECRETS_KEY" + quoted},
+		{"a quote at the end", keyText(1) + `"`, "GATEWAY_SECRETS_KEY" + quoted},
+		{"quotes around two", `"` + keyText(1) + "," + keyText(2) + `"`, "GATEWAY_SECRETS_KEY (key 1 of 2)" + quoted},
+		{"an empty second", keyText(1) + ",", "GATEWAY_SECRETS_KEY (key 2 of 2) is empty: remove the comma before or behind it"},
+		{"a bad second", keyText(1) + ",*", "GATEWAY_SECRETS_KEY (key 2 of 2) is not base64" + mend},
 		{"the same twice", keyText(1) + "," + keyText(2) + "," + keyText(1),
 			"GATEWAY_SECRETS_KEY (key 3 of 3) is there twice; leave one of them out"},
 	} {

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/configs"
+	"webhook-gateway/internal/dsn"
+	"webhook-gateway/internal/pg"
 	"webhook-gateway/jobs"
 )
 
@@ -36,6 +38,11 @@ what --connect looks at is.`,
 			problems := append(joined(err), joined(cfg.Require("DATABASE_URL", "GATEWAY_SECRETS_KEY"))...)
 			if cfg.SecretsKey.Reveal() != "" {
 				if _, err := jobs.NewKeys(cfg.SecretsKey.Reveal()); err != nil {
+					problems = append(problems, err)
+				}
+			}
+			if url := cfg.DatabaseURL.Reveal(); dsn.Check(url) == nil { // else it is among the problems
+				if err := pg.Check(url); err != nil {
 					problems = append(problems, err)
 				}
 			}

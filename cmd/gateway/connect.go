@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -48,26 +47,33 @@ func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool,
 // unconnected gives the error of a database that cannot be connected to its exit status and words. Other errors
 // stay as they are.
 func unconnected(err error) error {
-	var failed *pgconn.ConnectError
+	var explained *awayError
+	if errors.As(err, &explained) {
+		return err
+	}
+	reason := pg.Explain(err)
 	switch {
 	case errors.Is(err, pg.ErrSettings):
 		return withStatus(exitConfig, err)
 	case errors.Is(err, pg.ErrUnfit):
 		return withStatus(exitUnreachable, err)
-	case errors.As(err, &failed):
-		// Not pgx's own text: it quotes the URL's user, where a mistyped URL has its password.
-		return withStatus(exitUnreachable, &awayError{text: failed.Unwrap().Error(), err: err})
+	case reason != "" && !pg.Passing(err):
+		return withStatus(exitUnreachable, &awayError{text: "PostgreSQL at DATABASE_URL refuses the connection: " + reason, err: err})
+	case reason != "":
+		return withStatus(exitUnreachable, &awayError{text: away + reason, err: err})
 	case errors.Is(err, context.DeadlineExceeded):
-		return withStatus(exitUnreachable, &awayError{text: err.Error(), err: err})
+		return withStatus(exitUnreachable, &awayError{text: away + err.Error(), err: err})
 	}
 	return err
 }
 
-// awayError says that PostgreSQL does not answer, in its own words.
+const away = "PostgreSQL at DATABASE_URL does not answer: "
+
+// awayError says that PostgreSQL cannot be connected, in other words than the error behind it.
 type awayError struct {
 	text string
 	err  error
 }
 
-func (e *awayError) Error() string { return "PostgreSQL at DATABASE_URL does not answer: " + e.text }
+func (e *awayError) Error() string { return e.text }
 func (e *awayError) Unwrap() error { return e.err }

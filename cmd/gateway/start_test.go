@@ -146,7 +146,7 @@ func TestServeRefusesAtStart(t *testing.T) {
 	}{
 		{name: "standby", says: "it is a standby", status: exitUnreachable, url: standby.URL(devdb.Database)},
 		{name: "fsync off", says: "fsync is off", status: exitUnreachable, url: devdb.New(t)},
-		{name: "wrong password", says: "password authentication failed", status: exitUnreachable,
+		{name: "wrong password", says: "wrong password, or no such role", status: exitUnreachable,
 			url: strings.Replace(url, "@", "x@", 1)},
 		{name: "no such database", says: "does not exist", status: exitUnreachable, url: server.URL("missing")},
 		{name: "exec mode", says: "default_query_exec_mode=simple_protocol", status: exitConfig, url: url + "&default_query_exec_mode=simple_protocol"},

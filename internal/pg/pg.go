@@ -8,11 +8,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"webhook-gateway/internal/dsn"
 )
 
 // ErrSettings: the connection string cannot be used as it is. Waiting does not help.
@@ -67,10 +70,24 @@ func OpenDB(ctx context.Context, url string, settings map[string]string) (*sql.D
 	return stdlib.OpenDBFromPool(pool), pool, nil
 }
 
+// Check returns what is wrong with a connection string as far as it can be told without connecting. The error wraps
+// ErrSettings.
+func Check(url string) error {
+	_, err := parse(url)
+	return err
+}
+
 func parse(url string) (*pgxpool.Config, error) {
+	if err := dsn.Check(url); err != nil {
+		return nil, fmt.Errorf("%w %w", ErrSettings, err)
+	}
 	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, fmt.Errorf("%w cannot be read as a PostgreSQL URL", ErrSettings)
+	var file *fs.PathError
+	switch {
+	case errors.As(err, &file):
+		return nil, fmt.Errorf("%w names a file that cannot be read, or a PG variable does: %w", ErrSettings, file)
+	case err != nil: // its text may show a part of the password
+		return nil, fmt.Errorf("%w has a parameter with a value that cannot be used, or a PG variable has", ErrSettings)
 	}
 	conn := config.ConnConfig
 	// The statements are written for, and tested with, prepared statements.

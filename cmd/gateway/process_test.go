@@ -54,7 +54,8 @@ func newProcess(t *testing.T) *process {
 		running: &running{t: t, pool: pool, store: jobs.NewStore(pool, keys),
 			client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second}},
 		env: append(os.Environ(), "DATABASE_URL="+url, "GATEWAY_SECRETS_KEY="+testKey, "GATEWAY_STATE_DIR="+filepath.Join(t.TempDir(), "state"),
-			"GATEWAY_LISTEN=127.0.0.1:0", "GATEWAY_ADMIN_LISTEN=127.0.0.1:0"),
+			"GATEWAY_LISTEN=127.0.0.1:0", "GATEWAY_ADMIN_LISTEN=127.0.0.1:0",
+			"GATEWAY_SETTLE_TIMEOUT=20s"), // on a machine that is busy
 	}
 	t.Cleanup(p.client.CloseIdleConnections)
 	if out, err := p.command("migrate", "up", "--json").Output(); err != nil {

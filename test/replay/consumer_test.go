@@ -230,20 +230,15 @@ func (c *consumer) together(t testing.TB, n int) []map[string]answers {
 	return each
 }
 
-// sends sends a capture, and demands that each is acknowledged, in the time that the vendor grants.
+// sends sends a capture, and demands that each is acknowledged.
 func sends(t testing.TB, g Target, c *Capture, times int) {
 	t.Helper()
-	limit := map[string]time.Duration{"slack": 3 * time.Second, "nylas": 10 * time.Second}[c.Provider]
 	var all sync.WaitGroup
 	for range times {
 		all.Go(func() {
-			began := time.Now()
 			a, err := g.Send(context.Background(), c, nil)
 			if err != nil || a.Status != 200 || a.Body != "" {
 				t.Errorf("%s answered %d %q, %v", c.Name, a.Status, a.Body, err)
-			}
-			if took := time.Since(began); took > limit {
-				t.Errorf("%s was acknowledged after %s; the vendor waits %s", c.Name, took, limit)
 			}
 		})
 	}

@@ -83,7 +83,8 @@ func newGateway(t testing.TB, env ...string) *gateway {
 	g.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
 	t.Cleanup(g.client.CloseIdleConnections)
 	g.env = append(append(os.Environ(), "DATABASE_URL="+url, "GATEWAY_SECRETS_KEY="+key, "GATEWAY_LISTEN=127.0.0.1:0",
-		"GATEWAY_ADMIN_LISTEN=127.0.0.1:0", "GATEWAY_STATE_DIR="+filepath.Join(t.TempDir(), "state")), env...)
+		"GATEWAY_ADMIN_LISTEN=127.0.0.1:0", "GATEWAY_STATE_DIR="+filepath.Join(t.TempDir(), "state"),
+		"GATEWAY_SETTLE_TIMEOUT=20s"), env...) // on a machine that is busy
 	if out, err := g.command("migrate", "up", "--json").CombinedOutput(); err != nil {
 		t.Fatalf("migrate up: %v: %s", err, out)
 	}

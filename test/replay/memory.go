@@ -55,7 +55,7 @@ func NewMemory(t testing.TB, list []*Capture) *Memory {
 	m.metrics.MustRegister(ledger)
 	gate := providers.NewGate(vendors, &m.holdings, m, ledger, 1<<20)
 	receiver := providers.NewReceiver(vendors, gate, providers.Limits{
-		Body: 4 << 20, BodyBudget: 256 << 20, Read: 10 * time.Second, Settle: 10 * time.Second,
+		Body: 4 << 20, BodyBudget: 256 << 20, Read: time.Minute, Settle: time.Minute, // no vendor waits
 	}, providers.Deps{Registerer: m.metrics, Log: slog.New(slog.DiscardHandler)})
 	e := echo.New()
 	receiver.Mount(e)

@@ -20,6 +20,7 @@ import (
 const (
 	maxDifferences = 50
 	maxCompared    = 16 << 20 // bytes of a body, after inflating
+	maxValues      = 200_000  // of a body: one of two bytes takes a hundred of memory
 	clashPatience  = 10 * time.Second
 )
 
@@ -159,6 +160,10 @@ func (c *clash) compare(k drops.Kept, row inboxRow) {
 	part, err := partOf(k, dropped)
 	if err != nil {
 		c.note = "what was dropped cannot be read any more"
+		return
+	}
+	if valuesIn(kept) > maxValues || valuesIn(part) > maxValues {
+		c.note = "one of the two has too many values to be compared"
 		return
 	}
 	c.differences, c.differ = differences(kept, part, maxDifferences)

@@ -133,3 +133,36 @@ func TestDifferencesAreBoundedAndExact(t *testing.T) {
 		}
 	}
 }
+
+func TestABodyOfTooManyValuesIsNotCompared(t *testing.T) {
+	t.Parallel()
+	const note = "one of the two has too many values to be compared"
+	many := []byte("[" + strings.Repeat("[],", maxValues/2) + "0]")
+	dropped := sampleDrop()
+	dropped.Body = many
+	for name, tt := range map[string]struct {
+		dropped drops.Kept
+		inbox   []byte
+	}{
+		"dropped":            {dropped, []byte(`{"a":1}`)},
+		"in the inbox":       {sampleDrop(), many},
+		"a form's fields":    {sampleDrop(), []byte(strings.Repeat("a=1&", maxValues))},
+		"JSON in a form":     {sampleDrop(), []byte("payload=" + strings.Repeat("%5b%5D%2C", maxValues/2))},
+		"gzip, in the inbox": {sampleDrop(), zipped(t, string(many))},
+	} {
+		row := inboxRow{Body: tt.inbox}
+		if name == "gzip, in the inbox" {
+			row.ContentEncoding = "gzip"
+		}
+		var c clash
+		c.compare(tt.dropped, row)
+		if c.note != note || c.differ != 0 {
+			t.Errorf("%s: %q, %d differ", name, c.note, c.differ)
+		}
+	}
+	var c clash
+	c.compare(sampleDrop(), inboxRow{Body: many[:len(many)/3]}) // no JSON, but not too much of it
+	if c.note == note {
+		t.Error("a body of fewer values is not compared")
+	}
+}

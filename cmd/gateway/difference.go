@@ -60,6 +60,15 @@ func shortened(text string) *string {
 	return &text
 }
 
+// valuesIn is how many values a body can have at most, JSON or a form with JSON in its fields. It takes no memory.
+func valuesIn(body []byte) int {
+	n := 1
+	for _, before := range []string{",", "[", "{", "&", "%2C", "%2c", "%5B", "%5b", "%7B", "%7b"} {
+		n += bytes.Count(body, []byte(before))
+	}
+	return n
+}
+
 // leavesOf takes a body apart: every value that holds no other, by its path.
 func leavesOf(body []byte) map[string]string {
 	leaves := make(map[string]string)

@@ -142,6 +142,26 @@ func TestFilesAreSafeOnATerminal(t *testing.T) {
 	c.wantSafe("config", "check", "--json")
 }
 
+// Every table is a table of ours, whose cells are escaped; and whatever is printed goes through the command's streams.
+func TestNoCommandPrintsPastTheSafeStreams(t *testing.T) {
+	t.Parallel()
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text := string(readFile(t, name))
+		for what, only := range map[string]string{`"text/tabwriter"`: "table.go", "os.Stdout": "main.go", "os.Stderr": "main.go", "fmt.Print(": "", "fmt.Println(": "", "fmt.Printf(": ""} {
+			if strings.Contains(text, what) && name != only {
+				t.Errorf("%s uses %s", name, what)
+			}
+		}
+	}
+}
+
 func TestBytesAreRawExceptOnATerminal(t *testing.T) {
 	t.Parallel()
 	device, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // a character device, as a terminal is

@@ -29,6 +29,9 @@ var (
 // maxInflated bounds what a compressed body may become.
 const maxInflated = 64 << 20
 
+// maxNested is how often a body may be compressed. A gzip file can be its own content, without end.
+const maxNested = 2
+
 // Scrubber replaces texts. Bodies that belong together take one Scrubber, so that what is equal in them
 // stays equal: first Learn each, then Body each. Its key is random and lies nowhere, so that nobody can try
 // what a stand-in stands for. It is not safe for concurrent use.
@@ -53,7 +56,7 @@ func (s *Scrubber) Kept() []string { return slices.Sorted(maps.Keys(s.kept)) }
 
 // Learn reads the texts of a body that Body will be called for.
 func (s *Scrubber) Learn(contentType string, body []byte) error {
-	_, err := s.through(contentType, body, func(value string, _ place) string {
+	_, err := s.through(contentType, body, 0, func(value string, _ place) string {
 		s.learn(value)
 		return value
 	})
@@ -62,7 +65,7 @@ func (s *Scrubber) Learn(contentType string, body []byte) error {
 
 // Body returns the body with a stand-in for every text in it. A compressed one is compressed anew.
 func (s *Scrubber) Body(contentType string, body []byte) ([]byte, error) {
-	return s.through(contentType, body, s.replace)
+	return s.through(contentType, body, 0, s.replace)
 }
 
 // Text returns the stand-in of a text that is not part of a body: a pinned identity, a query's value.
@@ -78,14 +81,17 @@ func (s *Scrubber) replace(value string, at place) string {
 }
 
 // through calls edit for each text of a body and returns the body that results.
-func (s *Scrubber) through(contentType string, body []byte, edit func(string, place) string) ([]byte, error) {
+func (s *Scrubber) through(contentType string, body []byte, depth int, edit func(string, place) string) ([]byte, error) {
 	if len(body) == 0 {
 		return body, nil
 	}
 	if plain, ok, err := inflate(body); err != nil {
 		return nil, err
 	} else if ok {
-		edited, err := s.through(contentType, plain, edit)
+		if depth == maxNested {
+			return nil, ErrNoText
+		}
+		edited, err := s.through(contentType, plain, depth+1, edit)
 		if err != nil {
 			return nil, err
 		}

@@ -119,7 +119,7 @@ func (f *importFlags) validate(args []string) error {
 // What is read of a file to be imported. A gateway takes no body of more than 64 MiB; an archive is read entry by entry.
 const (
 	maxRaw     = 66 << 20
-	maxArchive = 1 << 30
+	maxArchive = 256 << 20
 )
 
 // readMessages reads the requests in a file.

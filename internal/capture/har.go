@@ -14,8 +14,9 @@ import (
 
 // What an archive may hold at most. Its other entries, however many, take no memory.
 const (
-	maxMessages = 10_000 // POST requests
-	maxHeaders  = 500    // of a request
+	maxMessages = 10_000   // POST requests
+	maxHeads    = 32 << 20 // bytes of their headers
+	maxHeaders  = 500      // of a request
 )
 
 // harEntry is as much of an archive's entry as tells of its request. The format knows bodies as text alone; encoding
@@ -35,7 +36,7 @@ type harEntry struct {
 
 var (
 	errNoHAR    = errors.New("read the HAR file: it is no JSON of that form")
-	errManyPOST = fmt.Errorf("read the HAR file: it holds more than %d POST requests; split it", maxMessages)
+	errManyPOST = fmt.Errorf("read the HAR file: it holds more than %d POST requests, or %d MiB of their headers; split it", maxMessages, maxHeads>>20)
 )
 
 // ReadHAR reads the POST requests of an HTTP archive, in its order, one entry after the other. HAR keeps a body as
@@ -45,6 +46,7 @@ var (
 func ReadHAR(in io.Reader) ([]*Message, error) {
 	var list []*Message
 	var errs []error
+	heads := 0
 	dec := json.NewDecoder(in)
 	err := eachEntry(dec, func(n int) error {
 		var e harEntry
@@ -54,7 +56,7 @@ func ReadHAR(in io.Reader) ([]*Message, error) {
 		if e.Request.Method != "POST" {
 			return nil
 		}
-		if len(list) == maxMessages {
+		if heads += len(e.Request.Headers); len(list) == maxMessages || heads > maxHeads {
 			return errManyPOST
 		}
 		m, err := e.message()

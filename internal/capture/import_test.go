@@ -115,18 +115,19 @@ func TestAnArchiveIsReadWhereItKeptTheBytes(t *testing.T) {
 		t.Error("base64 is not what was sent")
 	}
 	for says, raw := range map[string][]byte{
-		"no JSON of that form":   []byte("no"),
-		"headers cannot be read": archive(`{"request":{"method":"POST","url":"/a","headers":{}}}`),
-		"more than 500 headers":  archive(`{"request":{"method":"POST","url":"/a","headers":[` + strings.Repeat("{},", 500) + `{}]}}`),
-		"more than 262144 bytes": archive(`{"request":{"method":"POST","url":"/a","headers":[` + strings.Repeat("{},", 1<<20) + `{}]}}`),
-		"holds more than 10000":  archive(strings.Repeat(`{"request":{"method":"POST","url":"/"}},`, 10000) + `{"request":{"method":"POST","url":"/"}}`),
-		"no POST request":        archive(entry("GET", "", "", 0)),
-		"the archive changed it": archive(entry("POST", "", `,"postData":{"text":"abc"}`, 4)),
-		"compressed":             archive(entry("POST", `,{"name":"Content-Encoding","value":"gzip"}`, `,"postData":{"text":"abc"}`, -1)),
-		"was no text":            archive(entry("POST", "", `,"postData":{"text":"a\ufffdb"}`, -1)),
-		"the fields of its form": archive(entry("POST", "", `,"postData":{"text":"","params":[{"name":"a"}]}`, -1)),
-		"no base64":              archive(entry("POST", "", `,"postData":{"text":"?","encoding":"base64"}`, -1)),
-		"not known here":         archive(entry("POST", "", `,"postData":{"text":"","encoding":"hex"}`, -1)),
+		"no JSON of that form":    []byte("no"),
+		"headers cannot be read":  archive(`{"request":{"method":"POST","url":"/a","headers":{}}}`),
+		"more than 500 headers":   archive(`{"request":{"method":"POST","url":"/a","headers":[` + strings.Repeat("{},", 500) + `{}]}}`),
+		"more than 262144 bytes":  archive(`{"request":{"method":"POST","url":"/a","headers":[` + strings.Repeat("{},", 1<<20) + `{}]}}`),
+		"32 MiB of their headers": archive(strings.Repeat(`{"request":{"method":"POST","url":"/","headers":[`+strings.Repeat(`{"name":"a","value":"`+strings.Repeat("x", 1000)+`"},`, 200)+`{}]}},`, 170) + "{}"),
+		"holds more than 10000":   archive(strings.Repeat(`{"request":{"method":"POST","url":"/"}},`, 10000) + `{"request":{"method":"POST","url":"/"}}`),
+		"no POST request":         archive(entry("GET", "", "", 0)),
+		"the archive changed it":  archive(entry("POST", "", `,"postData":{"text":"abc"}`, 4)),
+		"compressed":              archive(entry("POST", `,{"name":"Content-Encoding","value":"gzip"}`, `,"postData":{"text":"abc"}`, -1)),
+		"was no text":             archive(entry("POST", "", `,"postData":{"text":"a\ufffdb"}`, -1)),
+		"the fields of its form":  archive(entry("POST", "", `,"postData":{"text":"","params":[{"name":"a"}]}`, -1)),
+		"no base64":               archive(entry("POST", "", `,"postData":{"text":"?","encoding":"base64"}`, -1)),
+		"not known here":          archive(entry("POST", "", `,"postData":{"text":"","encoding":"hex"}`, -1)),
 	} {
 		if _, err := readHAR(raw); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)

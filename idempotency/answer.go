@@ -32,7 +32,7 @@ type Answer struct {
 // Unkept says why a response is not in the row. Its place is taken by a stub, so that the completion does
 // not fail after the effect was made.
 type Unkept struct {
-	Reason string `json:"reason"` // too_large, too_deep, not_json or reserved
+	Reason string `json:"reason"` // too_large, too_deep, not_json, reserved or unencodable
 	Size   int    `json:"size"`
 	SHA256 string `json:"sha256"`
 }
@@ -89,16 +89,26 @@ func unkeepable(response []byte) string {
 		return "not_json"
 	case depth(response) > maxDepth:
 		return "too_deep"
-	case bytes.HasPrefix(response, []byte(stubStart)):
+	case bytes.HasPrefix(response, []byte(stubStart)) && !bytes.HasPrefix(response, []byte(unencodableStart)):
 		return "reserved"
 	}
 	return ""
 }
 
+// reasonUnencodable is of a value that could not be turned into an answer: there is no response to tell the size of.
+const (
+	reasonUnencodable = "unencodable"
+	unencodableStart  = stubStart + `{"reason":"` + reasonUnencodable + `"`
+)
+
 func stub(reason string, response []byte) string {
-	sum := sha256.Sum256(response)
-	u, _ := json.Marshal(Unkept{Reason: reason, Size: len(response), SHA256: hex.EncodeToString(sum[:])}) // cannot fail
+	u, _ := json.Marshal(unkeptOf(reason, response)) // cannot fail
 	return stubStart + string(u) + "}"
+}
+
+func unkeptOf(reason string, response []byte) Unkept {
+	sum := sha256.Sum256(response)
+	return Unkept{Reason: reason, Size: len(response), SHA256: hex.EncodeToString(sum[:])}
 }
 
 // depth is how many arrays and objects of a valid JSON text are open at once at most.

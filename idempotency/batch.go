@@ -52,6 +52,11 @@ func (s *Service) ClaimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 	if len(wanted) == 0 {
 		return nil, nil
 	}
+	return surely(ctx, s, func(ctx context.Context) ([]Outcome, error) { return s.claimMany(ctx, wanted, lease) },
+		func(all []Outcome) []Outcome { return all })
+}
+
+func (s *Service) claimMany(ctx context.Context, wanted []Wanted, lease time.Duration) ([]Outcome, error) {
 	order, first := distinct(len(wanted), func(a, b int32) int { return compareRefs(&wanted[a].Ref, &wanted[b].Ref) })
 	outcomes := make([]Outcome, len(wanted))
 	for i := range outcomes {

@@ -29,7 +29,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	url := devdb.New(t)
 	pool := open(t, url, nil)
-	return &bundle{T: t, url: url, pool: pool, keys: idempotency.NewService(pool, idempotency.Options{}), org: uuid.New()}
+	return &bundle{T: t, url: url, pool: pool, keys: idempotency.MustService(pool, idempotency.Options{}), org: uuid.New()}
 }
 
 // open opens a pool of 30 connections; change may alter how they are made.
@@ -212,7 +212,7 @@ func (b *bundle) blocked(n int) {
 
 // patient is a Service that waits for locks as long as a test needs.
 func (b *bundle) patient() *idempotency.Service {
-	return idempotency.NewService(b.pool, idempotency.Options{LockWait: 20 * time.Second})
+	return idempotency.MustService(b.pool, idempotency.Options{LockWait: 20 * time.Second})
 }
 
 func response(text string) idempotency.Answer {

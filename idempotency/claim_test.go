@@ -116,7 +116,7 @@ func TestAWaitForALockIsBoundedAndIsNoOutcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	single := open(t, b.url, func(c *pgxpool.Config) { c.MaxConns = 1 })
-	keys := idempotency.NewService(single, idempotency.Options{LockWait: 50 * time.Millisecond})
+	keys := idempotency.MustService(single, idempotency.Options{LockWait: 50 * time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	o, err := keys.Claim(ctx, r, content("1"), lease)

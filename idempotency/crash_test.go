@@ -59,7 +59,7 @@ func (v vendor) find(ctx context.Context, key string) (found bool, err error) {
 
 // remoteWork makes one effect at the vendor under the plane.
 func remoteWork(ctx context.Context, pool *pgxpool.Pool, r idempotency.Ref, v vendor, reconciled *int) (idempotency.Result[string], error) {
-	keys := idempotency.NewService(pool, idempotency.Options{Observer: func(_ context.Context, e idempotency.Event) {
+	keys := idempotency.MustService(pool, idempotency.Options{Observer: func(_ context.Context, e idempotency.Event) {
 		if e.Op == idempotency.OpClaim {
 			kill("after the claim")
 		}
@@ -91,7 +91,7 @@ func remoteWork(ctx context.Context, pool *pgxpool.Pool, r idempotency.Ref, v ve
 func rowWork(ctx context.Context, pool *pgxpool.Pool, r idempotency.Ref) error {
 	kill("before the claim")
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		_, err := idempotency.DoTx(ctx, idempotency.NewService(pool, idempotency.Options{LockWait: 10 * time.Second}), tx,
+		_, err := idempotency.DoTx(ctx, idempotency.MustService(pool, idempotency.Options{LockWait: 10 * time.Second}), tx,
 			idempotency.Task[int]{Ref: r, Content: content("1"), Lease: lease},
 			func(ctx context.Context, c *idempotency.Claim) (int, error) {
 				kill("after the claim")

@@ -2,15 +2,13 @@ package idempotency
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// Task is one call of Do or DoTx: what is to be done once, and how its answer is kept.
+// Task is one call of Do, DoTx or InTx: what is done once, and how its answer is kept.
 type Task[T any] struct {
 	Ref     Ref
 	Content Fingerprint
@@ -21,10 +19,12 @@ type Task[T any] struct {
 	// at the vendor: what it finds is the answer, and the effect is not made again. Without it the
 	// effect is made again, under the same key, which is right if the vendor takes keys.
 	Reconcile func(ctx context.Context, c *Claim) (answer T, found bool, err error)
-	// Encode and Decode turn a value into an answer and back; JSON if nil. A value that is too long for
-	// the row is stored elsewhere by Encode, which then gives a Resource.
+	// Encode and Decode turn a value into an answer and back; JSON if nil. Every caller gets what Decode
+	// makes of the answer, the first one too.
 	Encode func(T) (Answer, error)
 	Decode func(Answer) (T, error)
+	// Overflow, if set, keeps a response that is too long for the row.
+	Overflow Overflow
 }
 
 // Result is how a Task ended.
@@ -32,31 +32,136 @@ type Result[T any] struct {
 	Value T
 	// Replayed: the value is the stored answer of an earlier call. The effect was not made now.
 	Replayed bool
-	// Unrecorded says why the answer is not stored although the effect was made; nil when it is.
-	// ErrFenceLost: the effect outlived its lease and another worker owns the key. The value stands.
+	// Unrecorded says why a later call cannot get the value although the effect was made; nil when it can.
+	// ErrFenceLost: the effect outlived its lease and another worker owns the key. An *UnkeptError: the key is
+	// completed, without the answer. Any other: the key could not be completed. The value stands.
 	Unrecorded error
 }
 
-// Effect makes the effect of a claim. How it returns decides how the claim ends. Without an error the value
-// is the answer and completes it, be it a good one or a business failure: the next call gets the same. An
-// error marked by NoEffect releases it, and the next call makes the effect anew. Any other error, and a
-// panic, abandons it: it is unknown whether the effect was made, so nobody makes it again before the lease
-// has passed, and then whoever reclaims the key is told. Its context ends before the lease does.
+// Effect makes the effect of a claim. How it returns decides how the claim ends:
+//
+//	no error         the value is the answer: it completes the claim, and every later call gets it
+//	a *Failure       the same: a business failure is an answer
+//	NoEffect(err)    nothing was done and it is worth repeating: the claim is released
+//	any other error  it is unknown whether the effect was made: the claim is left alone until its lease passes
+//
+// A panic is an unknown ending too. Only what the effect itself returns counts, and no error inside it. Its
+// context ends before the lease does.
 type Effect[T any] func(ctx context.Context, c *Claim) (T, error)
 
-// NoEffect marks an error after which certainly nothing was done and that is worth repeating, such as a
-// vendor's 429. It is nil for nil.
-func NoEffect(err error) error {
-	if err == nil {
-		return nil
+// Do makes the effect once. The errors of a call that did not come to it are an *InFlightError, a *MismatchError, an
+// *UnkeptError, or what the database could not decide; Retryable tells which pass. The effect's own error is returned
+// without its mark. The answer is stored before Do returns, also when ctx has ended meanwhile.
+func Do[T any](ctx context.Context, s *Service, t Task[T], effect Effect[T]) (Result[T], error) {
+	if s.repo.nested {
+		return Result[T]{}, ErrNested
 	}
-	return &noEffectError{err}
+	if effect == nil {
+		return Result[T]{}, ErrNoEffectGiven
+	}
+	c, replayed, err := t.take(ctx, s, Mint())
+	if err != nil || c == nil {
+		return replayed, err
+	}
+	within, cancel := c.Within(ctx)
+	defer cancel()
+	value, err := t.attempt(within, s, c, effect)
+	failure, answered := err.(*Failure) //nolint:errorlint // only the outermost counts
+	if err != nil && !answered {
+		return Result[T]{}, s.giveUp(ctx, c, err)
+	}
+	end, stop := ending(ctx)
+	defer stop()
+	answer, seen, unkept := t.answer(end, c, value, failure)
+	result := Result[T]{Value: seen, Unrecorded: s.Finish(end, c, answer)}
+	if result.Unrecorded == nil {
+		result.Unrecorded = unkept
+	}
+	return result, failure.orNil()
 }
 
-type noEffectError struct{ err error }
+// DoTx makes an effect that is rows: claim, effect and completion are parts of tx, which must be READ COMMITTED and
+// which the caller commits, or rolls back after any error but a *Failure, which is recorded. An answer that cannot be
+// kept is an *UnkeptError: nothing is done yet. The effect must write through tx alone: a second connection could wait
+// for the first for ever.
+func DoTx[T any](ctx context.Context, s *Service, tx pgx.Tx, t Task[T], effect Effect[T]) (Result[T], error) {
+	if effect == nil {
+		return Result[T]{}, ErrNoEffectGiven
+	}
+	result, _, err := t.doIn(ctx, s.In(tx), Mint(), effect)
+	return result, err
+}
 
-func (e *noEffectError) Error() string { return e.err.Error() }
-func (e *noEffectError) Unwrap() error { return e.err }
+// doIn is DoTx under an identity. It says whether the error is the effect's own.
+func (t *Task[T]) doIn(ctx context.Context, s *Service, who Identity, effect Effect[T]) (r Result[T], own bool, err error) {
+	c, replayed, err := t.take(ctx, s, who)
+	if err != nil || c == nil {
+		return replayed, false, err
+	}
+	within, cancel := c.Within(ctx)
+	defer cancel()
+	value, err := t.attempt(within, s, c, effect)
+	failure, answered := err.(*Failure) //nolint:errorlint // only the outermost counts
+	if err != nil && !answered {
+		return Result[T]{}, true, unmarked(err)
+	}
+	answer, seen, unkept := t.answer(ctx, c, value, failure)
+	if unkept != nil {
+		return Result[T]{}, true, unkept
+	}
+	if _, err := s.Complete(ctx, c, answer); err != nil {
+		return Result[T]{}, false, err
+	}
+	return Result[T]{Value: seen}, true, failure.orNil()
+}
+
+// Peek tells the answer of the task's key without claiming it, for a caller that has something to ask before it may
+// claim. Not found: there is no answer, and the next Do makes the effect. An *InFlightError and a *MismatchError are
+// those of Do.
+func Peek[T any](ctx context.Context, s *Service, t Task[T]) (answer Result[T], found bool, err error) {
+	o, err := s.Read(ctx, t.Ref, t.Content)
+	if err == nil {
+		err = o.Err()
+	}
+	if err != nil || o.Kind != Completed {
+		return answer, false, err
+	}
+	answer, err = t.replay(ctx, o.Answer)
+	return answer, true, err
+}
+
+// take claims the key. Without a claim and without an error the result is the stored answer.
+func (t *Task[T]) take(ctx context.Context, s *Service, who Identity) (*Claim, Result[T], error) {
+	o, err := s.ClaimAs(ctx, who, t.Ref, t.Content, t.Lease)
+	if err == nil {
+		err = o.Err()
+	}
+	if err != nil || o.Claim != nil {
+		return o.Claim, Result[T]{}, err
+	}
+	result, err := t.replay(ctx, o.Answer)
+	return nil, result, err
+}
+
+// attempt reconciles or makes the effect. A panic passes through.
+func (t *Task[T]) attempt(ctx context.Context, s *Service, c *Claim, effect Effect[T]) (value T, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			s.abandoned(ctx, c, errPanicked)
+		}
+	}()
+	if c.Reclaimed && t.Reconcile != nil {
+		answer, found, err := t.Reconcile(ctx, c)
+		if err != nil || found {
+			returned = true
+			return answer, err
+		}
+	}
+	value, err = effect(ctx, c)
+	returned = true
+	return value, err
+}
 
 // UnkeptError says that a key is completed, but that its answer is not what Decode can give back: the
 // response was not kept, or there is only a resource. The effect must not be repeated.
@@ -64,160 +169,19 @@ type UnkeptError struct {
 	Ref      Ref
 	Resource ResourceRef
 	Unkept   Unkept // zero if the key was completed with a resource alone
+	Cause    error  // what encoding failed with; nil of a replay
 }
 
 func (e *UnkeptError) Error() string {
-	return fmt.Sprintf("%s %s is done, its answer was not kept (%s)", e.Ref.Scope, e.Ref.Key, e.Unkept.Reason)
+	text := fmt.Sprintf("%s %s is done, its answer is not kept (%s)", e.Ref.Scope, e.Ref.Key, e.Unkept.Reason)
+	if e.Cause != nil {
+		text += ": " + e.Cause.Error()
+	}
+	return text
 }
 
-// Do makes the effect once. The errors of a call that did not come to it are an *InFlightError, a
-// *MismatchError, an *UnkeptError, or what the database could not decide. The effect's own error is returned
-// as it is.
-func Do[T any](ctx context.Context, s *Service, t Task[T], effect Effect[T]) (Result[T], error) {
-	c, replayed, err := take(ctx, s, &t)
-	if err != nil || c == nil {
-		return replayed, err
-	}
-	within, cancel := c.Within(ctx)
-	defer cancel()
-	value, sure, err := t.attempt(within, c, effect)
-	if err != nil {
-		return Result[T]{}, s.giveUp(ctx, c, err, sure)
-	}
-	end, cancel := ending(ctx)
-	defer cancel()
-	recorded, err := s.Complete(end, c, t.encode(value))
-	for errors.Is(err, ErrLockTimeout) && end.Err() == nil { // each try waits; the holder ends
-		recorded, err = s.Complete(end, c, t.encode(value))
-	}
-	if err == nil && !recorded {
-		err = ErrFenceLost
-	}
-	return Result[T]{Value: value, Unrecorded: err}, nil
-}
+// Is makes the error an ErrUnkept.
+func (e *UnkeptError) Is(target error) bool { return target == ErrUnkept }
 
-// DoTx makes an effect that is rows: claim, effect and completion are parts of tx, which must be READ
-// COMMITTED and which the caller commits, or rolls back after any error. The effect must write through tx
-// alone: a second connection could wait for the first for ever.
-func DoTx[T any](ctx context.Context, s *Service, tx pgx.Tx, t Task[T], effect Effect[T]) (Result[T], error) {
-	s = s.In(tx)
-	c, replayed, err := take(ctx, s, &t)
-	if err != nil || c == nil {
-		return replayed, err
-	}
-	within, cancel := c.Within(ctx)
-	defer cancel()
-	value, _, err := t.attempt(within, c, effect)
-	if err != nil {
-		return Result[T]{}, err
-	}
-	if _, err := s.Complete(ctx, c, t.encode(value)); err != nil {
-		return Result[T]{}, err
-	}
-	return Result[T]{Value: value}, nil
-}
-
-// take claims the key. Without a claim and without an error the result is the stored answer.
-func take[T any](ctx context.Context, s *Service, t *Task[T]) (*Claim, Result[T], error) {
-	o, err := s.Claim(ctx, t.Ref, t.Content, t.Lease)
-	if err == nil {
-		err = o.Err()
-	}
-	if err != nil || o.Claim != nil {
-		return o.Claim, Result[T]{}, err
-	}
-	value, err := t.decode(o.Answer)
-	if err != nil {
-		return nil, Result[T]{}, err
-	}
-	return nil, Result[T]{Value: value, Replayed: true}, nil
-}
-
-// attempt reconciles or makes the effect. Sure: an error marked by NoEffect means that nobody made it, not
-// even an earlier worker.
-func (t *Task[T]) attempt(ctx context.Context, c *Claim, effect Effect[T]) (value T, sure bool, err error) {
-	if c.Reclaimed && t.Reconcile != nil {
-		value, found, err := t.Reconcile(ctx, c)
-		if err != nil || found {
-			return value, false, err
-		}
-		value, err = effect(ctx, c)
-		return value, true, err
-	}
-	value, err = effect(ctx, c)
-	return value, !c.Reclaimed, err
-}
-
-// giveUp ends a claim whose effect failed, and returns the effect's error.
-func (s *Service) giveUp(ctx context.Context, c *Claim, failure error, sure bool) error {
-	var none *noEffectError
-	if !errors.As(failure, &none) {
-		return failure // abandoned: the lease runs out
-	}
-	end, cancel := ending(ctx)
-	defer cancel()
-	var err error
-	if sure {
-		_, err = s.Release(end, c)
-	} else {
-		// An earlier worker may have made the effect: the row must stay to say so, only its lease ends.
-		var rec *record
-		rec, err = s.repo.lapse(end, c.Identity)
-		s.observe(ctx, Event{Op: OpRelease, Ref: c.Ref, Kind: Claimed, Reclaimed: c.Reclaimed, FenceLost: rec == nil})
-	}
-	if err != nil {
-		return errors.Join(failure, err) // the lease ends it
-	}
-	return failure
-}
-
-// endingTime is how long a claim's ending may take once the effect is over.
-const endingTime = 10 * time.Second
-
-// ending is a context for the end of a claim: a caller that hung up must not keep it from being recorded.
-func ending(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.WithoutCancel(ctx), endingTime, errors.New("ending a claim took too long"))
-}
-
-var errLeaseEnds = errors.New("idempotency: the claim's lease ends")
-
-// Within is the context to make the effect under: it ends a tenth of what is left of the lease, at most 5 s,
-// before the lease does.
-func (c *Claim) Within(ctx context.Context) (context.Context, context.CancelFunc) {
-	margin := max(min(time.Until(c.Deadline)/10, 5*time.Second), 0)
-	return context.WithDeadlineCause(ctx, c.Deadline.Add(-margin), errLeaseEnds)
-}
-
-// encode never fails: what cannot be encoded is completed with a stub that says so.
-func (t *Task[T]) encode(value T) Answer {
-	var a Answer
-	var err error
-	if t.Encode != nil {
-		a, err = t.Encode(value)
-	} else {
-		a.Response, err = json.Marshal(value)
-	}
-	if err != nil || a.validate() != nil {
-		a.Response = json.RawMessage(fmt.Sprintf("unencodable %T", value)) // no JSON, so it becomes a stub
-		if a.validate() != nil {
-			a.Resource = ResourceRef{}
-		}
-	}
-	return a
-}
-
-func (t *Task[T]) decode(a Answer) (value T, err error) {
-	unkept, cut := a.Unkept()
-	if cut || t.Decode == nil && a.Response == nil {
-		return value, &UnkeptError{Ref: t.Ref, Resource: a.Resource, Unkept: unkept}
-	}
-	if t.Decode != nil {
-		value, err = t.Decode(a)
-	} else {
-		err = json.Unmarshal(a.Response, &value)
-	}
-	if err != nil {
-		return value, fmt.Errorf("decode the stored answer: %w", err)
-	}
-	return value, nil
-}
+// Unwrap returns the cause.
+func (e *UnkeptError) Unwrap() error { return e.Cause }

@@ -91,7 +91,10 @@ func TestHowTheEffectReturnsDecidesHowTheClaimEnds(t *testing.T) {
 		"certainly no effect": {func(context.Context, *idempotency.Claim) (int, error) { return 1, idempotency.NoEffect(failure) }, failure, idempotency.Absent},
 		"wrapped": {func(context.Context, *idempotency.Claim) (int, error) {
 			return 1, fmt.Errorf("send: %w", idempotency.NoEffect(failure))
-		}, failure, idempotency.Absent},
+		}, failure, idempotency.Processing},
+		"joined with an unknown one": {func(context.Context, *idempotency.Claim) (int, error) {
+			return 1, errors.Join(idempotency.NoEffect(errors.New("429")), failure)
+		}, failure, idempotency.Processing},
 		"unknown":    {func(context.Context, *idempotency.Claim) (int, error) { return 1, failure }, failure, idempotency.Processing},
 		"a time-out": {func(context.Context, *idempotency.Claim) (int, error) { return 1, context.DeadlineExceeded }, context.DeadlineExceeded, idempotency.Processing},
 	} {
@@ -181,7 +184,7 @@ func TestAReclaimedClaimIsReconciledBeforeTheEffect(t *testing.T) {
 		"not found":                          {want: 2, calls: 1, after: idempotency.Completed},
 		"could not look":                     {reconcile: idempotency.NoEffect(failure), after: idempotency.Absent, reclaims: true},
 		"looked in vain":                     {reconcile: failure, after: idempotency.Processing},
-		"not found, and certainly no effect": {effect: idempotency.NoEffect(failure), calls: 1, after: idempotency.Absent},
+		"not found, and certainly no effect": {effect: idempotency.NoEffect(failure), calls: 1, after: idempotency.Absent, reclaims: true},
 	} {
 		r := b.ref("tool.x", name)
 		b.own(r, content("1"))
@@ -241,19 +244,19 @@ func TestAnAnswerThatIsNotKeptIsToldAndTheEffectNotRepeated(t *testing.T) {
 		return math.NaN(), nil
 	}
 	got, err := idempotency.Do(t.Context(), b.keys, task[float64](b.ref("tool.x", "nan")), nan)
-	if err != nil || got.Unrecorded != nil || !math.IsNaN(got.Value) {
-		t.Errorf("%+v, %v", got, err)
+	if err != nil || !errors.Is(got.Unrecorded, idempotency.ErrUnkept) || !math.IsNaN(got.Value) {
+		t.Errorf("%+v, %v, want the value, unrecorded", got, err)
 	}
 	var unkept *idempotency.UnkeptError
-	if _, err := idempotency.Do(t.Context(), b.keys, task[float64](b.ref("tool.x", "nan")), nan); !errors.As(err, &unkept) || unkept.Unkept.Reason != "not_json" || calls != 1 {
+	if _, err := idempotency.Do(t.Context(), b.keys, task[float64](b.ref("tool.x", "nan")), nan); !errors.As(err, &unkept) || unkept.Unkept.Reason != "unencodable" || calls != 1 {
 		t.Errorf("got %v after %d calls, want UnkeptError", err, calls)
 	}
 	// An Encode that records nothing would replay an empty success.
 	empty := task[int](b.ref("tool.x", "empty"))
 	empty.Encode = func(int) (idempotency.Answer, error) { return idempotency.Answer{}, nil }
 	one := func(context.Context, *idempotency.Claim) (int, error) { return 1, nil }
-	if got, err := idempotency.Do(t.Context(), b.keys, empty, one); err != nil || got.Unrecorded != nil {
-		t.Errorf("%+v, %v", got, err)
+	if got, err := idempotency.Do(t.Context(), b.keys, empty, one); err != nil || !errors.Is(got.Unrecorded, idempotency.ErrUnkept) {
+		t.Errorf("%+v, %v, want it unrecorded", got, err)
 	}
 	if _, err := idempotency.Do(t.Context(), b.keys, empty, one); !errors.As(err, &unkept) {
 		t.Errorf("got %v, want UnkeptError", err)
@@ -288,12 +291,13 @@ func TestALongAnswerIsStoredElsewhereByEncode(t *testing.T) {
 		}
 	}
 	// Whoever cannot decode it is told where it is.
-	if _, err := idempotency.Do(t.Context(), b.keys, task[string](b.ref("tool.x", "k")), nil); !errors.As(err, &unkept) || unkept.Resource.ID != "object-1" {
+	if _, err := idempotency.Do(t.Context(), b.keys, task[string](b.ref("tool.x", "k")), effect); !errors.As(err, &unkept) || unkept.Resource.ID != "object-1" {
 		t.Errorf("got %v, want an UnkeptError that names the resource", err)
 	}
 	bad := task[int](b.ref("tool.x", "typed"))
 	b.complete(b.own(bad.Ref, content("1")), response(`"text"`))
-	if _, err := idempotency.Do(t.Context(), b.keys, bad, nil); err == nil {
+	one := func(context.Context, *idempotency.Claim) (int, error) { return 1, nil }
+	if _, err := idempotency.Do(t.Context(), b.keys, bad, one); err == nil {
 		t.Error("a text was decoded into a number")
 	}
 }

@@ -2,7 +2,9 @@ package idempotency
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -181,8 +183,12 @@ const standingSQL = `
 // an INSERT … SELECT, without a semicolon, that joins `claimed`, whose one column is the item's ID, and whose
 // own parameters begin at $EffectParam: a key that is not won, or was won by an earlier sending, has no row
 // there. The second reads how every key stands, unless all were won; it is a statement of its own because
-// the first cannot see a row that it has waited for. Transaction control and time-outs are the caller's.
-func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) {
+// the first cannot see a row that it has waited for. Transaction control and time-outs are the caller's. The error
+// wraps ErrEffect: nothing was added.
+func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) error {
+	if !joinsClaimed.MatchString(effect) || strings.Contains(effect, ";") {
+		return ErrEffect
+	}
 	c := &e.columns
 	all := make([]any, 0, EffectParam-1+len(args))
 	all = append(all, c.ids, c.organizations, c.scopes, c.keys, c.hashes, c.tokens, c.typ, c.res, c.retain, e.lease)
@@ -196,7 +202,13 @@ func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) {
 	})
 	b.Queue(standingSQL, c.organizations, c.scopes, c.keys, c.tokens).Query(e.read)
 	b.Queue(returnScansSQL)
+	return nil
 }
+
+// ErrEffect refuses a statement that would make its effect for keys that were not won as well.
+var ErrEffect = errors.New("idempotency: an effect of many keys is one INSERT … SELECT, without a semicolon, that joins claimed")
+
+var joinsClaimed = regexp.MustCompile(`\bclaimed\b`)
 
 // read takes the answer of standingSQL. A key that is not there vanished in between.
 func (e *Effects) read(rows pgx.Rows) error {

@@ -50,7 +50,9 @@ func (b *bundle) settle(ctx context.Context, items []idempotency.Item) ([]idempo
 	batch := &pgx.Batch{}
 	batch.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
 	batch.Queue(`SELECT set_config('lock_timeout', '2s', true)`)
-	e.Queue(batch, effectSQL, claims, notes)
+	if err := e.Queue(batch, effectSQL, claims, notes); err != nil {
+		return nil, err
+	}
 	batch.Queue(`COMMIT`)
 	conn, err := b.pool.Acquire(ctx)
 	if err != nil {
@@ -210,7 +212,9 @@ func TestABatchUnderAnotherIsolationClaimsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		batch := &pgx.Batch{}
-		e.Queue(batch, effectSQL, []uuid.UUID{it.ID}, []string{"x"})
+		if err := e.Queue(batch, effectSQL, []uuid.UUID{it.ID}, []string{"x"}); err != nil {
+			t.Fatal(err)
+		}
 		if err := tx.SendBatch(t.Context(), batch).Close(); !errors.Is(err, idempotency.ErrIsolation) {
 			t.Errorf("%d items: got %v, want ErrIsolation", len(items), err)
 		}

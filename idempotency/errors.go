@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -17,6 +19,10 @@ var (
 	ErrHash         = errors.New("idempotency: not a hash")
 	ErrIdentity     = errors.New("idempotency: no claim id or lease token")
 	ErrLease        = errors.New("idempotency: lease must be between 1 ms and 30 days")
+	// ErrNested: the call ends a claim by itself, and a transaction's claim ends with the transaction: use DoTx.
+	ErrNested = errors.New("idempotency: a Service in a transaction cannot do that: use DoTx there")
+	// ErrNoEffectGiven: the effect is nil. Nothing was claimed.
+	ErrNoEffectGiven = errors.New("idempotency: no effect given")
 	// ErrEmptyAnswer refuses a completion without a response and without a whole resource: it would
 	// replay an empty success. The claim is still held.
 	ErrEmptyAnswer = errors.New("idempotency: an answer needs a response or a resource with type and id")
@@ -30,6 +36,8 @@ var (
 	ErrLockTimeout = errors.New("idempotency: key is locked by an open transaction")
 	// ErrContended: the key changed hands on every attempt. It is in flight (errors.Is ErrInFlight).
 	ErrContended = fmt.Errorf("idempotency: key changed hands too often: %w", ErrInFlight)
+	// ErrUnavailable: the database did not answer. What was sent may have been done; a repeat recognises it.
+	ErrUnavailable = errors.New("idempotency: the database did not answer")
 	// ErrIsolation: the transaction is not READ COMMITTED, under which alone the claim is correct.
 	ErrIsolation = errors.New("idempotency: transaction must be READ COMMITTED: begin it so, " +
 		"or set default_transaction_isolation = 'read committed'")
@@ -40,7 +48,46 @@ var (
 	ErrInFlight = errors.New("idempotency: claim in flight")
 	// ErrMismatch is what a *MismatchError is: never retry, a key was reused for other content.
 	ErrMismatch = errors.New("idempotency: KEY_MISMATCH")
+	// ErrUnkept is what an *UnkeptError is: the effect was made, and its answer is not there to replay.
+	ErrUnkept = errors.New("idempotency: done, and the answer was not kept")
 )
+
+// Retryable reports whether the call may be made again with the same key and content, and when. True: nothing is known
+// that another attempt could contradict; the claim, if there was one, is recognised or its lease passes. False: the
+// answer is final (ErrMismatch, ErrUnkept, a *Failure), the call is wrong, or the error is the effect's own.
+func Retryable(err error) (after time.Duration, ok bool) {
+	var busy *InFlightError
+	var server *pgconn.PgError
+	switch {
+	case errors.As(err, &busy):
+		return busy.RetryAfter, true
+	case errors.Is(err, ErrInFlight), errors.Is(err, ErrLockTimeout):
+		return DefaultLockWait, true
+	case errors.Is(err, ErrUnreplicated), errors.Is(err, ErrUnavailable):
+		return time.Second, true
+	case errors.As(err, &server):
+		return time.Second, passes(err)
+	}
+	return 0, false
+}
+
+// passes reports whether a statement that failed so may succeed when it is sent again: not one that PostgreSQL
+// refuses for what it says.
+func passes(err error) bool {
+	if errors.Is(err, ErrIsolation) || errors.Is(err, ErrEmptyAnswer) {
+		return false
+	}
+	switch code := pgCode(err); {
+	case len(code) != 5:
+		return true // no answer came
+	default:
+		switch code[:2] {
+		case "08", "25", "40", "53", "55", "57", "58", "XX":
+			return true
+		}
+		return false
+	}
+}
 
 // InFlightError says that another worker holds a live lease on the key.
 type InFlightError struct {
@@ -69,11 +116,19 @@ func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 
 // explain names the errors of PostgreSQL that a caller branches on; the *pgconn.PgError stays reachable.
 func explain(err error) error {
+	if errors.Is(err, ErrLockTimeout) || errors.Is(err, ErrIsolation) || errors.Is(err, ErrUnavailable) {
+		return err
+	}
 	switch pgCode(err) {
 	case "55P03":
 		return fmt.Errorf("%w: %w", ErrLockTimeout, err)
 	case "40001":
 		return fmt.Errorf("%w: %w", ErrIsolation, err)
+	case "":
+		if lost := new(net.OpError); errors.As(err, &lost) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+			errors.Is(err, io.ErrClosedPipe) || pgconn.SafeToRetry(err) || pgconn.Timeout(err) {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
 	}
 	return err
 }

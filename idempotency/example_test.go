@@ -50,7 +50,7 @@ func Example_webhookDoor() {
 	pool, end := examplePool(`CREATE TABLE inbox (id uuid PRIMARY KEY, body text)`)
 	defer end()
 	ctx := context.Background()
-	keys := idempotency.NewService(pool, idempotency.Options{})
+	keys := idempotency.MustService(pool, idempotency.Options{})
 	scope := must(idempotency.NewScope("webhook.nylas"))
 	job := uuid.MustParse("0192c1f0-0000-7000-8000-000000000001")
 
@@ -97,7 +97,7 @@ func Example_webhookDoor() {
 func Example_vendorWithKeys() {
 	pool, end := examplePool(``)
 	defer end()
-	keys := idempotency.NewService(pool, idempotency.Options{})
+	keys := idempotency.MustService(pool, idempotency.Options{})
 	payments := map[string]string{} // the vendor's ledger, by key
 	pay := func(key string) string {
 		if payments[key] == "" {
@@ -147,7 +147,7 @@ func Example_vendorWithoutKeys() {
 	pool, end := examplePool(``)
 	defer end()
 	ctx := context.Background()
-	keys := idempotency.NewService(pool, idempotency.Options{})
+	keys := idempotency.MustService(pool, idempotency.Options{})
 	var sent []string // the vendor's outbox
 
 	send := idempotency.Task[string]{
@@ -188,7 +188,7 @@ func Example_rowEffect() {
 	pool, end := examplePool(`CREATE TABLE orders (name text)`)
 	defer end()
 	ctx := context.Background()
-	keys := idempotency.NewService(pool, idempotency.Options{})
+	keys := idempotency.MustService(pool, idempotency.Options{})
 
 	create := func(commit bool) {
 		var order idempotency.Result[string]
@@ -232,7 +232,7 @@ func ExampleService_NewEffects() {
 	pool, end := examplePool(`CREATE TABLE inbox (id uuid PRIMARY KEY, body text)`)
 	defer end()
 	ctx := context.Background()
-	keys := idempotency.NewService(pool, idempotency.Options{})
+	keys := idempotency.MustService(pool, idempotency.Options{})
 	scope := must(idempotency.NewScope("webhook.slack"))
 
 	var items []idempotency.Item
@@ -255,9 +255,12 @@ func ExampleService_NewEffects() {
 	batch := &pgx.Batch{}
 	batch.Queue(`BEGIN ISOLATION LEVEL READ COMMITTED`)
 	batch.Queue(`SELECT set_config('lock_timeout', '200ms', true)`)
-	effects.Queue(batch, fmt.Sprintf(`INSERT INTO inbox (id, body)
+	err := effects.Queue(batch, fmt.Sprintf(`INSERT INTO inbox (id, body)
 		SELECT d.id, d.body FROM unnest($%d::uuid[], $%d::text[]) AS d(id, body) JOIN claimed ON claimed.id = d.id`,
 		idempotency.EffectParam, idempotency.EffectParam+1), ids, bodies)
+	if err != nil {
+		log.Fatal(err)
+	}
 	batch.Queue(`COMMIT`)
 	if err := pool.SendBatch(ctx, batch).Close(); err != nil {
 		log.Fatal(err)

@@ -20,6 +20,8 @@ type wire struct {
 	// executed and committed it, and its answer never arrives.
 	armed atomic.Int32
 	cuts  atomic.Int32
+	// failing: so many times no connection can be made or used.
+	failing atomic.Int32
 }
 
 const (
@@ -33,11 +35,20 @@ type cuttable struct {
 }
 
 func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if w.failing.Load() > 0 {
+		w.failing.Add(-1)
+		return nil, io.ErrClosedPipe
+	}
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	return &cuttable{conn, w}, err
 }
 
 func (c *cuttable) Write(p []byte) (int, error) {
+	if c.wire.failing.Load() > 0 {
+		c.wire.failing.Add(-1)
+		_ = c.Conn.Close()
+		return 0, io.ErrClosedPipe
+	}
 	if c.wire.armed.CompareAndSwap(cutBefore, 0) {
 		c.wire.cuts.Add(1)
 		_ = c.Conn.Close()
@@ -66,7 +77,7 @@ func onWire(t *testing.T) (*bundle, *wire) {
 		c.MaxConns = 1
 		c.ConnConfig.DialFunc = w.dial
 	})
-	b.keys = idempotency.NewService(cut, idempotency.Options{})
+	b.keys = idempotency.MustService(cut, idempotency.Options{})
 	warm := b.ref("webhook.nylas", "warm")
 	b.own(warm, content("1"))
 	b.pass(lease)

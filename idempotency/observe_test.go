@@ -18,7 +18,7 @@ func TestAnObserverIsToldOfEveryAnswer(t *testing.T) {
 	b := setup(t)
 	var mu sync.Mutex
 	var got []idempotency.Event
-	b.keys = idempotency.NewService(b.pool, idempotency.Options{Observer: func(_ context.Context, e idempotency.Event) {
+	b.keys = idempotency.MustService(b.pool, idempotency.Options{Observer: func(_ context.Context, e idempotency.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		e.Took = 0

@@ -16,7 +16,7 @@ func (b *bundle) alone() *bundle {
 	b.Helper()
 	pool := open(b.T, b.url, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	same := *b
-	same.pool, same.keys = pool, idempotency.NewService(pool, idempotency.Options{})
+	same.pool, same.keys = pool, idempotency.MustService(pool, idempotency.Options{})
 	return &same
 }
 
@@ -104,7 +104,9 @@ func TestABatchWithEffectsLeavesTheCallersPlannerAsItWas(t *testing.T) {
 				t.Fatal(err)
 			}
 			batch := &pgx.Batch{}
-			e.Queue(batch, effectSQL, []uuid.UUID{it.ID}, []string{"x"})
+			if err := e.Queue(batch, effectSQL, []uuid.UUID{it.ID}, []string{"x"}); err != nil {
+				t.Fatal(err)
+			}
 			if err := tx.SendBatch(t.Context(), batch).Close(); err != nil {
 				t.Fatal(err)
 			}

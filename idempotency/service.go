@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,12 +33,37 @@ type Service struct {
 	observer Observer
 }
 
-// NewService returns a Service on the pool. Its connections must reach a primary, never a standby.
-func NewService(pool *pgxpool.Pool, o Options) *Service {
+// ErrPool refuses a pool that a Service cannot work on.
+var ErrPool = errors.New("idempotency: unusable pool")
+
+// NewService returns a Service on the pool, whose connections must reach a primary, never a standby. The error wraps
+// ErrPool: there is none, or it does not use prepared statements (default_query_exec_mode, with which batches fail).
+func NewService(pool *pgxpool.Pool, o Options) (*Service, error) {
+	if pool == nil {
+		return nil, fmt.Errorf("%w: nil", ErrPool)
+	}
+	if mode := pool.Config().ConnConfig.DefaultQueryExecMode; mode == pgx.QueryExecModeExec || mode == pgx.QueryExecModeSimpleProtocol {
+		return nil, fmt.Errorf("%w: its default_query_exec_mode is %s: leave it out", ErrPool, mode)
+	}
 	if o.LockWait <= 0 {
 		o.LockWait = DefaultLockWait
 	}
-	return &Service{repo: repository{db: checkedPool{pool}, lockWait: o.LockWait}, observer: o.Observer}
+	return &Service{repo: repository{db: checkedPool{pool}, lockWait: o.LockWait}, observer: o.Observer}, nil
+}
+
+// MustService is NewService for the start of a program, and panics where that answers an error.
+func MustService(pool *pgxpool.Pool, o Options) *Service {
+	s, err := NewService(pool, o)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// pool returns the Service's pool; false in a transaction.
+func (s *Service) pool() (*pgxpool.Pool, bool) {
+	p, ok := s.repo.db.(checkedPool)
+	return p.Pool, ok
 }
 
 // In returns the Service in a caller's transaction, for an effect that is a row: claim, effect and
@@ -104,7 +130,7 @@ func (s *Service) ClaimAs(ctx context.Context, who Identity, r Ref, f Fingerprin
 		return Outcome{}, err
 	}
 	started := time.Now()
-	o, err := s.claiming(who, r, f, lease).run(ctx)
+	o, err := surely(ctx, s, s.claiming(who, r, f, lease).run, func(o Outcome) []Outcome { return []Outcome{o} })
 	if err != nil {
 		return Outcome{}, fmt.Errorf("claim key: %w", err)
 	}
@@ -132,10 +158,19 @@ func (s *Service) Complete(ctx context.Context, c *Claim, a Answer) (recorded bo
 	return s.ended(ctx, c, OpComplete, recorded, err)
 }
 
-// Release gives an unfinished claim back after a failure that is worth repeating and certainly had no
-// effect: the next caller claims the key anew. Released is false when the claim moved on or had ended;
-// the caller does nothing then.
+// Release gives an unfinished claim back after a failure that is worth repeating and certainly had no effect: the next
+// caller claims the key at once. A claim that was Reclaimed keeps its row, with a lease that has passed: this worker
+// made no effect, the one before it may have, and the next caller is told so too. Released is false when the claim
+// moved on or had ended; the caller does nothing then.
 func (s *Service) Release(ctx context.Context, c *Claim) (released bool, err error) {
+	if c.Reclaimed {
+		err = s.resend(ctx, func() error {
+			rec, err := s.repo.lapse(ctx, c.Identity)
+			released = rec != nil
+			return err
+		})
+		return s.ended(ctx, c, OpRelease, released, err)
+	}
 	sent := 0
 	err = s.resend(ctx, func() (err error) {
 		released, err = s.repo.release(ctx, c.Identity)
@@ -148,6 +183,23 @@ func (s *Service) Release(ctx context.Context, c *Claim) (released bool, err err
 		return err
 	})
 	return s.ended(ctx, c, OpRelease, released, err)
+}
+
+// Extend gives a claim that is still held a whole lease from now on, for work that takes longer than was thought, and
+// moves its Deadline. Held is false when the claim moved on or had ended: stop working.
+func (s *Service) Extend(ctx context.Context, c *Claim, lease time.Duration) (held bool, err error) {
+	if err := validateLease(lease); err != nil {
+		return false, err
+	}
+	started := time.Now()
+	err = s.resend(ctx, func() error {
+		rec, err := s.repo.extend(ctx, c.Identity, lease)
+		if held = rec != nil; held {
+			c.Deadline = started.Add(min(rec.Remaining, lease))
+		}
+		return err
+	})
+	return s.ended(ctx, c, OpExtend, held, err)
 }
 
 func (s *Service) ended(ctx context.Context, c *Claim, op Op, held bool, err error) (bool, error) {

@@ -28,7 +28,7 @@ func newReplicated(t *testing.T) *replicated {
 	}
 	url := primary.URL(devdb.Database)
 	pool := open(t, url, func(c *pgxpool.Config) { idempotency.WatchCommits(c.ConnConfig) })
-	b := &bundle{T: t, url: url, pool: pool, keys: idempotency.NewService(pool, idempotency.Options{}), org: uuid.New()}
+	b := &bundle{T: t, url: url, pool: pool, keys: idempotency.MustService(pool, idempotency.Options{}), org: uuid.New()}
 	return &replicated{b, primary, standby}
 }
 

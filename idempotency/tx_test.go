@@ -143,7 +143,7 @@ func TestAnotherIsolationIsRefusedAndNothingIsWritten(t *testing.T) {
 	serializable := open(t, b.url, func(c *pgxpool.Config) {
 		c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
 	})
-	keys := idempotency.NewService(serializable, idempotency.Options{})
+	keys := idempotency.MustService(serializable, idempotency.Options{})
 	if _, err := keys.Claim(t.Context(), fresh, content("1"), lease); !errors.Is(err, idempotency.ErrIsolation) || b.rows() != 1 {
 		t.Errorf("got %v and %d rows, want ErrIsolation and 1", err, b.rows())
 	}

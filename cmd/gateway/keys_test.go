@@ -22,7 +22,7 @@ func toolKeys(t *testing.T) (*cli, uuid.UUID) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	plane := idempotency.NewService(pool, idempotency.Options{})
+	plane := idempotency.MustService(pool, idempotency.Options{})
 	scope, err := idempotency.NewScope("tool.email.send")
 	if err != nil {
 		t.Fatal(err)

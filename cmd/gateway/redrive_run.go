@@ -44,10 +44,11 @@ func newRedriver(ctx context.Context, pool *pgxpool.Pool, cfg configs.Config, re
 	if err != nil {
 		return nil, err
 	}
-	r := &redriver{
-		pool: pool, store: drops.NewStore(pool), keys: idempotency.NewService(pool, idempotency.Options{}),
-		scopes: make(map[string]idempotency.Scope),
+	keys, err := idempotency.NewService(pool, idempotency.Options{})
+	if err != nil {
+		return nil, err
 	}
+	r := &redriver{pool: pool, store: drops.NewStore(pool), keys: keys, scopes: make(map[string]idempotency.Scope)}
 	for _, name := range wiredNames() {
 		if r.scopes[name], err = idempotency.NewScope("webhook." + name); err != nil {
 			return nil, err

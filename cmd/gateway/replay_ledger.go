@@ -50,7 +50,11 @@ func (f *replayFlags) ledger(cmd *cobra.Command, acts []*act) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.db, l.keys = db, idempotency.NewService(db.pool, idempotency.Options{})
+	l.db = db
+	if l.keys, err = idempotency.NewService(db.pool, idempotency.Options{}); err != nil {
+		db.close()
+		return nil, err
+	}
 	if l.places, l.found, err = db.find(cmd.Context(), list); err != nil {
 		db.close()
 		return nil, withStatus(exitConfig, err)

@@ -128,7 +128,10 @@ func newGateway(b base) (*gateway, error) {
 	for i, v := range vendors {
 		names[i] = v.Name()
 	}
-	plane := idempotency.NewService(b.pool, idempotency.Options{})
+	plane, err := idempotency.NewService(b.pool, idempotency.Options{})
+	if err != nil {
+		return nil, err
+	}
 	partitions := inbox.NewPartitions(b.pool)
 	directory := jobs.NewDirectory(b.pool, b.keys, b.log, b.reg)
 	ledger := drops.NewLedger(names)

@@ -53,7 +53,7 @@ func newAPI(t *testing.T) *api {
 		fmt.Fprintf(w, `{"call": %d}`, a.calls.Load())
 	}
 	a.door = httpdoor.Door{
-		Keys: idempotency.NewService(pool, idempotency.Options{}), Scope: scope, Lease: lease, Help: "https://example.com/keys",
+		Keys: idempotency.MustService(pool, idempotency.Options{}), Scope: scope, Lease: lease, Help: "https://example.com/keys",
 		Authorize: func(w http.ResponseWriter, r *http.Request) (httpdoor.Caller, bool) {
 			user := r.Header.Get("Authorization")
 			if user == "revoked" {

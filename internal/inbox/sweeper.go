@@ -54,7 +54,10 @@ type Sweeper struct {
 
 // NewSweeper returns a sweeper for the database of the pool. Its metrics are registered with reg.
 func NewSweeper(pool *pgxpool.Pool, retention Retention, reg prometheus.Registerer, log *slog.Logger) (*Sweeper, error) {
-	keys := idempotency.NewService(pool, idempotency.Options{})
+	keys, err := idempotency.NewService(pool, idempotency.Options{})
+	if err != nil {
+		return nil, err
+	}
 	swept, err := idempotency.NewSweeper(keys, idempotency.SweepOptions{Limit: passRows, Passes: passes}, log)
 	if err != nil {
 		return nil, err

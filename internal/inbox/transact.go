@@ -65,7 +65,9 @@ func (b *Inbox) queueRows(batch *pgx.Batch, rows []*row) (verdicts func() []idem
 		if effects, err = b.keys.NewEffects(items, Lease); err != nil {
 			return nil, fmt.Errorf("prepare %d claims: %w", len(items), err)
 		}
-		effects.Queue(batch, insertClaimed, inbox.args()...)
+		if err := effects.Queue(batch, insertClaimed, inbox.args()...); err != nil {
+			return nil, err
+		}
 	}
 	drops.Queue(batch, kept)
 	return func() []idempotency.Verdict {

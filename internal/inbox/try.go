@@ -60,8 +60,12 @@ func trySettle(ctx context.Context, pool *pgxpool.Pool, provider string) error {
 	if err != nil {
 		return err
 	}
+	keys, err := idempotency.NewService(pool, idempotency.Options{})
+	if err != nil {
+		return err
+	}
 	b := &Inbox{
-		pool: pool, keys: idempotency.NewService(pool, idempotency.Options{}), limiter: drops.NewLimiter(),
+		pool: pool, keys: keys, limiter: drops.NewLimiter(),
 		scopes: map[string]idempotency.Scope{provider: scope},
 	}
 	like := newRow(&entry{work: &providers.Work{

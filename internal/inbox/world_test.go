@@ -74,7 +74,7 @@ func worldOn(t *testing.T, url string, options inbox.Options, edit ...func(*pgxp
 		t.Fatal(err)
 	}
 	w.box, err = inbox.New(inbox.Deps{
-		Pool: pool, Keys: idempotency.NewService(pool, idempotency.Options{}), Partitions: partitions,
+		Pool: pool, Keys: idempotency.MustService(pool, idempotency.Options{}), Partitions: partitions,
 		Registerer: w.reg, Providers: []string{"slack", "nylas"}, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}, options)
 	if err != nil {

@@ -66,7 +66,7 @@ func (l *load) send(gateways []*binary.Serving, g, s int) {
 			if status == http.StatusOK {
 				break
 			}
-			time.Sleep(repeatAfter)
+			<-time.After(repeatAfter)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func newConsumer(t testing.TB, pool *pgxpool.Pool, organization uuid.UUID) *cons
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &consumer{pool: pool, keys: idempotency.NewService(pool, idempotency.Options{}), organization: organization,
+	return &consumer{pool: pool, keys: idempotency.MustService(pool, idempotency.Options{}), organization: organization,
 		mails: newDownstream(), charges: newDownstream()}
 }
 

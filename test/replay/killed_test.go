@@ -52,7 +52,7 @@ func consumerMain(what string) int {
 	}
 	defer pool.Close()
 	done, err := again(func() (idempotency.Result[string], error) {
-		return k.charge(idempotency.NewService(pool, idempotency.Options{}))
+		return k.charge(idempotency.MustService(pool, idempotency.Options{}))
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -185,7 +185,7 @@ func TestAConsumerKilledBetweenEffectAndCompletionChargesOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer pool.Close()
-			keys := idempotency.NewService(pool, idempotency.Options{})
+			keys := idempotency.MustService(pool, idempotency.Options{})
 			k := killable{Database: url, Provider: s.URL, Organization: uuid.New(), Lease: 6 * time.Second, Reconcile: tt.reconcile}
 
 			hanging := k

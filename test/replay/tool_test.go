@@ -55,7 +55,7 @@ func newRefunds(t *testing.T, url string, organization uuid.UUID) *refunds {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return &refunds{keys: idempotency.NewService(pool, idempotency.Options{}), organization: organization, made: newDownstream()}
+	return &refunds{keys: idempotency.MustService(pool, idempotency.Options{}), organization: organization, made: newDownstream()}
 }
 
 func TestAToolsWriteIsReplayedByItsStepAndNotByItsThought(t *testing.T) {
@@ -126,7 +126,7 @@ func orders(t *testing.T, made *atomic.Int32, inside func()) *httptest.Server {
 	}
 	caller := httpdoor.Caller{Organization: uuid.New(), Principal: idempotency.Principal{Subject: "the vendor"}}
 	door := httpdoor.Door{
-		Keys: idempotency.NewService(pool, idempotency.Options{}), Scope: scope, Lease: time.Minute, Required: true,
+		Keys: idempotency.MustService(pool, idempotency.Options{}), Scope: scope, Lease: time.Minute, Required: true,
 		Authorize: func(http.ResponseWriter, *http.Request) (httpdoor.Caller, bool) { return caller, true },
 	}
 	s := httptest.NewServer(door.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -56,7 +56,7 @@ func Settle(ctx context.Context, spec SettleSpec, out io.Writer) error {
 		return err
 	}
 	box, err := inbox.New(inbox.Deps{
-		Pool: h.pool, Keys: idempotency.NewService(h.pool, idempotency.Options{}), Partitions: partitions,
+		Pool: h.pool, Keys: idempotency.MustService(h.pool, idempotency.Options{}), Partitions: partitions,
 		Registerer: h.registry, Providers: []string{h.vendors[0].Name()}, Log: h.log,
 	}, inbox.Options{
 		QueueDeliveries: h.config.QueueDeliveries, QueueBytes: h.config.QueueBytes,

@@ -60,7 +60,7 @@ func newBench(ctx context.Context, o options, w *world.World) (*bench, error) {
 	if b.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
-	b.keys = idempotency.NewService(b.pool, idempotency.Options{})
+	b.keys = idempotency.MustService(b.pool, idempotency.Options{})
 	// What the claims of a transaction have their effect in.
 	if _, err = b.pool.Exec(ctx, `CREATE TABLE effects (id uuid NOT NULL)`); err != nil {
 		return nil, fmt.Errorf("make the table of effects: %w", err)

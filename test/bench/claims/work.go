@@ -121,7 +121,9 @@ func (b *bench) effects(ctx context.Context, refs []idempotency.Ref) ([]idempote
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(`BEGIN`)
-	e.Queue(batch, `INSERT INTO effects (id) SELECT id FROM claimed`)
+	if err := e.Queue(batch, `INSERT INTO effects (id) SELECT id FROM claimed`); err != nil {
+		return nil, err
+	}
 	batch.Queue(`COMMIT`)
 	if err := b.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("send a batch of effects: %w", err)

@@ -1,0 +1,127 @@
+package idempotency
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Overflow keeps responses that are too long for a row: a bucket, a table of files. The row then holds the reference.
+// It is used by one call of Do at a time, by many calls at once, and must keep what it is given for the retention of
+// the scope.
+type Overflow interface {
+	// Put keeps the response of a claim. It may be called again for the same claim.
+	Put(ctx context.Context, c *Claim, response []byte) (ResourceRef, error)
+	// Get returns what Put was given.
+	Get(ctx context.Context, ref ResourceRef) ([]byte, error)
+}
+
+// overflowed is what the row of such a response holds beside the reference.
+const overflowed = `{"idempotency:overflow":true}`
+
+// answer is what completes a claim, and what every caller sees of it. When the answer cannot be kept, a stub takes its
+// place and unkept says why.
+func (t *Task[T]) answer(ctx context.Context, c *Claim, value T, failure *Failure) (a Answer, seen T, unkept error) {
+	if failure != nil {
+		a = failure.answer()
+		return a, seen, t.keepable(a, nil)
+	}
+	a, err := t.encode(value)
+	if err == nil {
+		err = a.validate()
+	}
+	if err != nil {
+		a = Answer{Response: json.RawMessage(stub(reasonUnencodable, nil))}
+		return a, value, t.keepable(a, err)
+	}
+	if t.Overflow != nil && len(a.Response) > MaxResponse && a.Resource == (ResourceRef{}) {
+		if seen, err = t.decode(a); err != nil {
+			return a, value, fmt.Errorf("decode the answer: %w", err)
+		}
+		ref, err := t.Overflow.Put(ctx, c, a.Response)
+		if err != nil {
+			return a, seen, t.keepable(a, fmt.Errorf("keep a response of %d bytes: %w", len(a.Response), err))
+		}
+		return Answer{Resource: ref, Response: json.RawMessage(overflowed)}, seen, nil
+	}
+	if unkept = t.keepable(a, nil); unkept != nil {
+		return a, value, unkept
+	}
+	if t.Decode == nil && a.Response == nil {
+		return a, value, nil // a resource alone: later calls get an *UnkeptError that names it
+	}
+	if seen, err = t.decode(a); err != nil {
+		return a, value, fmt.Errorf("decode the answer, as the next call will: %w", err)
+	}
+	return a, seen, nil
+}
+
+// keepable is an *UnkeptError for an answer whose response the row cannot hold.
+func (t *Task[T]) keepable(a Answer, cause error) error {
+	reason := unkeepable(a.Response)
+	if u, is := a.Unkept(); is {
+		return &UnkeptError{Ref: t.Ref, Resource: a.Resource, Unkept: u, Cause: cause}
+	}
+	if a.Response == nil || reason == "" {
+		return nil
+	}
+	return &UnkeptError{Ref: t.Ref, Resource: a.Resource, Unkept: unkeptOf(reason, a.Response), Cause: cause}
+}
+
+// encode turns a value into an answer. A panic is an error: the effect was made.
+func (t *Task[T]) encode(value T) (a Answer, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("encode the answer: panic of type %T", p)
+		}
+	}()
+	if t.Encode != nil {
+		a, err = t.Encode(value)
+	} else {
+		a.Response, err = json.Marshal(value)
+	}
+	if err != nil {
+		return Answer{}, fmt.Errorf("encode the answer: %w", err)
+	}
+	return a, nil
+}
+
+// replay is the stored answer as a result, or the failure that it is.
+func (t *Task[T]) replay(ctx context.Context, a Answer) (Result[T], error) {
+	r := Result[T]{Replayed: true}
+	if failure, is := a.Failure(); is {
+		return r, failure
+	}
+	if string(a.Response) == overflowed {
+		if t.Overflow == nil {
+			return r, &UnkeptError{Ref: t.Ref, Resource: a.Resource, Unkept: Unkept{Reason: "overflow"}, Cause: errNoOverflow}
+		}
+		response, err := t.Overflow.Get(ctx, a.Resource)
+		if err != nil {
+			return r, fmt.Errorf("get the response that overflowed to %s %s: %w", a.Resource.Type, a.Resource.ID, err)
+		}
+		a = Answer{Response: response}
+	}
+	value, err := t.decode(a)
+	r.Value = value
+	return r, err
+}
+
+var errNoOverflow = errors.New("the task has no Overflow to get it from")
+
+func (t *Task[T]) decode(a Answer) (value T, err error) {
+	unkept, cut := a.Unkept()
+	if cut || t.Decode == nil && a.Response == nil {
+		return value, &UnkeptError{Ref: t.Ref, Resource: a.Resource, Unkept: unkept}
+	}
+	if t.Decode != nil {
+		value, err = t.Decode(a)
+	} else {
+		err = json.Unmarshal(a.Response, &value)
+	}
+	if err != nil {
+		return value, fmt.Errorf("decode the stored answer: %w", err)
+	}
+	return value, nil
+}

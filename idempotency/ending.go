@@ -1,0 +1,158 @@
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// NoEffect marks an error after which certainly nothing was done and that is worth repeating, such as a vendor's 429.
+// It is nil for nil. Only the error that the effect returns counts: wrapped in another one, the mark says nothing.
+func NoEffect(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &noEffectError{err}
+}
+
+type noEffectError struct{ err error }
+
+func (e *noEffectError) Error() string { return e.err.Error() }
+func (e *noEffectError) Unwrap() error { return e.err }
+
+// unmarked is an effect's error without the mark, which is the effect's word to Do alone: an outer effect that returns
+// what an inner Do returned has not said it.
+func unmarked(err error) error {
+	if none, ok := err.(*noEffectError); ok { //nolint:errorlint // only the outermost counts
+		return none.err
+	}
+	return err
+}
+
+// Failure is a business failure, and an answer: not_found, invalid_input. An effect returns it as its error; it
+// completes the key, and every later call gets an equal one. Its texts are stored: they hold no secrets.
+type Failure struct {
+	Code    string          `json:"code"` // for programs
+	Message string          `json:"message,omitempty"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+func (f *Failure) Error() string {
+	if f.Message == "" {
+		return f.Code
+	}
+	return f.Code + ": " + f.Message
+}
+
+// orNil is the failure as an error.
+func (f *Failure) orNil() error {
+	if f == nil {
+		return nil
+	}
+	return f
+}
+
+const failureStart = `{"idempotency:failure":`
+
+// answer is the failure as a row keeps it.
+func (f *Failure) answer() Answer {
+	text, err := json.Marshal(f)
+	if err != nil { // Data is no JSON
+		text, _ = json.Marshal(&Failure{Code: f.Code, Message: f.Message}) // strings always marshal
+	}
+	return Answer{Response: json.RawMessage(failureStart + string(text) + "}")}
+}
+
+// FailureAnswer is a failure as an answer, for callers of Complete and CompleteMany.
+func FailureAnswer(f *Failure) Answer { return f.answer() }
+
+// Failure returns the business failure that the answer is. False: it is none.
+func (a Answer) Failure() (*Failure, bool) {
+	text, ok := bytes.CutPrefix(a.Response, []byte(failureStart))
+	if !ok {
+		return nil, false
+	}
+	var f Failure
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&f); err != nil {
+		return nil, false
+	}
+	return &f, true
+}
+
+// endingTime is how long a claim's ending may take once the effect is over.
+const endingTime = 10 * time.Second
+
+var errEnding = errors.New("idempotency: the database did not take the claim's ending in time")
+
+// ending is a context for the end of a claim: a caller that hung up must not keep it from being recorded.
+func ending(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), endingTime, errEnding)
+}
+
+// The pauses between the attempts to complete a claim.
+const (
+	firstPause = 5 * time.Millisecond
+	lastPause  = 500 * time.Millisecond
+)
+
+// Finish completes a claim whose effect was made. It repeats that for ten seconds, whatever becomes of ctx, while the
+// error is one that passes: an answer that is not stored is an effect that is made again. ErrFenceLost: another worker
+// owns the key. After any other error it is unknown whether the answer is stored.
+func (s *Service) Finish(ctx context.Context, c *Claim, a Answer) error {
+	end, cancel := ending(ctx)
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		recorded, err := s.Complete(end, c, a)
+		switch {
+		case err == nil && recorded:
+			return nil
+		case err == nil:
+			return ErrFenceLost
+		case !passes(err):
+			s.observe(ctx, Event{Op: OpComplete, Ref: c.Ref, Kind: Claimed, Reclaimed: c.Reclaimed, Err: err})
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-end.Done():
+			s.observe(ctx, Event{Op: OpComplete, Ref: c.Ref, Kind: Claimed, Reclaimed: c.Reclaimed, Err: err})
+			return errors.Join(context.Cause(end), err)
+		}
+	}
+}
+
+// giveUp ends a claim whose effect failed, and returns the effect's error.
+func (s *Service) giveUp(ctx context.Context, c *Claim, failure error) error {
+	plain := unmarked(failure)
+	if plain == failure { //nolint:errorlint // the same value, unless a mark was taken off
+		s.abandoned(ctx, c, failure)
+		return failure // the lease runs out
+	}
+	end, cancel := ending(ctx)
+	defer cancel()
+	if _, err := s.Release(end, c); err != nil {
+		return errors.Join(plain, err) // the lease ends it
+	}
+	return plain
+}
+
+var errPanicked = errors.New("the effect panicked")
+
+// abandoned tells that a claim is left alone.
+func (s *Service) abandoned(ctx context.Context, c *Claim, why error) {
+	s.observe(ctx, Event{Op: OpAbandon, Ref: c.Ref, Kind: Claimed, Reclaimed: c.Reclaimed, Err: why})
+}
+
+var errLeaseEnds = errors.New("idempotency: the claim's lease ends")
+
+// Within is the context to make the effect under: it ends a tenth of what is left of the lease, at most 5 s,
+// before the lease does.
+func (c *Claim) Within(ctx context.Context) (context.Context, context.CancelFunc) {
+	margin := max(min(time.Until(c.Deadline)/10, 5*time.Second), 0)
+	return context.WithDeadlineCause(ctx, c.Deadline.Add(-margin), errLeaseEnds)
+}
+
+// Left is how much of the lease is left, by this process's clock.
+func (c *Claim) Left() time.Duration { return time.Until(c.Deadline) }

@@ -52,15 +52,28 @@ func Place(text string) string {
 	return place
 }
 
+// Files lists the files that a connection string names: certificates, keys, passwords, services.
+func Files(text string) []string {
+	a, _ := parse(text) // what can be read of it
+	var paths []string
+	for _, p := range a.params {
+		if slices.Contains([]string{"passfile", "servicefile", "sslcert", "sslkey", "sslrootcert"}, p.name) {
+			paths = append(paths, p.value)
+		}
+	}
+	return paths
+}
+
 func parse(text string) (address, error) {
 	if q := strings.TrimSpace(text); q != "" && strings.ContainsRune("\"'`", rune(q[0])) {
 		return address{}, errors.New("begins with a quote: remove the quotes around it; env files and YAML blocks keep them as a part of the value")
 	}
-	scheme, rest, found := strings.Cut(text, "://")
+	scheme, rest, isURL := strings.Cut(text, "://")
+	keyword, _, hasKeyword := strings.Cut(text, "=")
 	switch {
-	case scheme == "postgres" && found, scheme == "postgresql" && found:
+	case isURL && (scheme == "postgres" || scheme == "postgresql"):
 		return parseURL(rest)
-	case !found && strings.Contains(text, "="):
+	case hasKeyword && (!isURL || nameForm.MatchString(strings.Trim(keyword, asciiSpace))):
 		return parseKeywords(text)
 	}
 	return address{}, errors.New("is no address of a PostgreSQL database; write postgres://user:password@host:5432/database")

@@ -91,9 +91,10 @@ func TestPlaceShowsNoMoreThanWhereAURLLeads(t *testing.T) {
 		"host=h user=me password=zq dbname=d":                                                        "",
 		" host = h\n password = 'z q\\'\\\\=@/' port=1,2 sslmode=require\n":                          "",
 		`password=z\ q host=h options='-c geqo=off'`:                                                 "",
-		"password='' host=h": "",
-		"host=h password=":   "",
-		"host=":              "",
+		"password='' host=h":    "",
+		"host=h password=":      "",
+		"host=h password=z://q": "",
+		"host=":                 "",
 	} {
 		if err := Check(text); err != nil {
 			t.Errorf("%q: %v", text, err)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -81,6 +82,9 @@ func parse(url string) (*pgxpool.Config, error) {
 	if err := dsn.Check(url); err != nil {
 		return nil, fmt.Errorf("%w %w", ErrSettings, err)
 	}
+	if err := checkFiles(url); err != nil {
+		return nil, err
+	}
 	config, err := pgxpool.ParseConfig(url)
 	var file *fs.PathError
 	switch {
@@ -105,6 +109,20 @@ func parse(url string) (*pgxpool.Config, error) {
 	s := &sessions{config: conn.Copy()}
 	config.AfterConnect = s.prepare
 	return config, nil
+}
+
+// checkFiles refuses a pipe in the place of a file that pgx reads: it would wait in a call that nothing ends.
+func checkFiles(url string) error {
+	paths := dsn.Files(url)
+	for _, name := range []string{"PGPASSFILE", "PGSERVICEFILE", "PGSSLCERT", "PGSSLKEY", "PGSSLROOTCERT"} {
+		paths = append(paths, os.Getenv(name))
+	}
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+			return fmt.Errorf("%w names a file that cannot be read, or a PG variable does: %s is a pipe", ErrSettings, path)
+		}
+	}
+	return nil
 }
 
 // execMode is a mode as a connection string names it.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -143,7 +144,13 @@ func TestWhatPgxRefusesIsNamedWithoutThePassword(t *testing.T) {
 	if err := os.WriteFile(unreadable, []byte("not a certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for text, says := range map[string]string{
+		"postgres://me:zq1@host/db?sslmode=verify-full&sslrootcert=" + pipe:       pipe + " is a pipe",
+		"host=h user=me passfile='" + pipe + "' dbname=d":                         pipe + " is a pipe",
 		"postgres://me:zq1@host/db?sslmode=verify-full&sslrootcert=" + missing:    missing,
 		"postgres://me:zq1@host/db?sslmode=verify-full&sslrootcert=" + unreadable: "a parameter with a value that cannot be used",
 		"postgres://me:zq1@host/db?pool_max_conn_lifetime=zq2":                    "a parameter with a value that cannot be used",

@@ -273,9 +273,15 @@ func TestMisuseIsRefused(t *testing.T) {
 		t.Errorf("InTx in a transaction: %v", err)
 	}
 	for name, call := range map[string]func() error{
-		"Do":   func() error { _, err := idempotency.Do(ctx, b.keys, task[int](b.ref("tool.x", "2")), nil); return err },
-		"DoTx": func() error { _, err := idempotency.DoTx(ctx, b.keys, tx, task[int](b.ref("tool.x", "2")), nil); return err },
-		"InTx": func() error { _, err := idempotency.InTx(ctx, b.keys, task[int](b.ref("tool.x", "2")), nil); return err },
+		"Do": func() error { _, err := idempotency.Do(ctx, b.keys, task[int](b.ref("tool.x", "2")), nil); return err },
+		"DoTx": func() error {
+			_, err := idempotency.DoTx(ctx, b.keys, tx, task[int](b.ref("tool.x", "2")), nil)
+			return err
+		},
+		"InTx": func() error {
+			_, err := idempotency.InTx(ctx, b.keys, task[int](b.ref("tool.x", "2")), nil)
+			return err
+		},
 	} {
 		if err := call(); !errors.Is(err, idempotency.ErrNoEffectGiven) {
 			t.Errorf("%s without an effect: %v", name, err)
@@ -493,7 +499,9 @@ func TestTheObserverSeesEveryEnding(t *testing.T) {
 	}
 	run("answered", answering(1))
 	run("unknown", func(context.Context, *idempotency.Claim) (int, error) { return 0, errors.New("no") })
-	run("none", func(context.Context, *idempotency.Claim) (int, error) { return 0, idempotency.NoEffect(errors.New("429")) })
+	run("none", func(context.Context, *idempotency.Claim) (int, error) {
+		return 0, idempotency.NoEffect(errors.New("429"))
+	})
 	run("panics", func(context.Context, *idempotency.Claim) (int, error) { panic("!") })
 	_, _ = idempotency.InTx(t.Context(), b.keys, task[int](b.ref("tool.x", "rolled back")), func(context.Context, pgx.Tx, *idempotency.Claim) (int, error) {
 		return 0, errors.New("no")

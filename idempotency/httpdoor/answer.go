@@ -10,13 +10,15 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// kept reports whether a replay repeats the header. Set-Cookie it does not: a session is not an answer.
+// kept reports whether a replay repeats the header of an operation's answer. What belongs to a connection or to the
+// moment is made anew, and a session is not an answer.
 func kept(name string) bool {
 	switch name {
-	case "Content-Type", "Content-Language", "Content-Location", "Content-Disposition", "Location", "Link", "Etag", "Last-Modified":
-		return true
+	case "Set-Cookie", "Set-Cookie2", "Date", "Content-Length", "Transfer-Encoding", "Trailer", "Te", "Upgrade",
+		"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection":
+		return false
 	}
-	return false
+	return true
 }
 
 // stored is an answer as it lies in the key's row.
@@ -52,6 +54,7 @@ type recorder struct {
 	header http.Header
 	code   int
 	body   bytes.Buffer
+	whole  bool // nothing is passed on before send, however long it is
 	passed bool // the head was sent
 }
 
@@ -71,11 +74,11 @@ func (r *recorder) Write(p []byte) (int, error) {
 	if r.passed {
 		return r.to.Write(p)
 	}
-	if r.body.Len() == 0 && r.header.Get("Content-Type") == "" && len(p) > 0 {
+	if r.body.Len() == 0 && r.header.Get("Content-Type") == "" && r.header.Get("Content-Encoding") == "" && len(p) > 0 {
 		r.header.Set("Content-Type", http.DetectContentType(p)) // as net/http would
 	}
 	r.body.Write(p)
-	if r.body.Len() > idempotency.MaxResponse {
+	if !r.whole && r.body.Len() > idempotency.MaxResponse {
 		r.send()
 	}
 	return len(p), nil
@@ -104,19 +107,20 @@ func (r *recorder) record() json.RawMessage {
 	default:
 		s.Bytes = body
 	}
-	text, err := json.Marshal(s)
-	if err == nil && len(text) > idempotency.MaxResponse {
-		s.Text, s.Bytes, s.Omitted = "", nil, true
-		text, err = json.Marshal(s)
-	}
-	if err == nil && len(text) > idempotency.MaxResponse {
-		s.Header = nil
-		text, err = json.Marshal(s)
-	}
-	if err != nil {
-		return nil
+	text := marshal(s)
+	if len(text) > idempotency.MaxResponse {
+		text = marshal(stored{Status: s.Status, Omitted: true})
 	}
 	return text
+}
+
+// marshal writes JSON in which HTML counts no more than it has.
+func marshal(s stored) json.RawMessage {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // of strings, bytes and numbers it cannot fail
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 }
 
 // send gives the client the answer.

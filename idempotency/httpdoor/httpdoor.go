@@ -11,18 +11,20 @@
 //	key malformed, or two of them     400
 //	no key                            executed, without protection
 //
-// Answers that say nothing about the operation, such as 429 and 5xx, are not stored: the next request with
-// the key executes it. After 504, a panic or a client that hung up it is unknown whether the effect was
-// made, and nobody executes it again before the lease has passed.
+//	repeat of one whose answer was
+//	too long to keep                  410, ANSWER_NOT_KEPT: it was executed
+//
+// An answer ends the key. 2xx, 3xx and most 4xx are stored. 401, 403, 408, 409, 425, 429 and 503 say that nothing was
+// done: the next request with the key is executed at once. Every other 5xx, 499, a panic, and silence after the client
+// hung up or the lease ran out say that it is unknown whether the effect was made: the key is held until its lease has
+// passed, and the next execution is told so (ClaimFrom, Config.Reconcile).
 package httpdoor
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"io"
+	"fmt"
+	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,14 +38,14 @@ type Caller struct {
 	Principal    idempotency.Principal
 }
 
-// Door is how one operation, or several with the same Scope, are protected. Wrap makes it a middleware.
-type Door struct {
+// Config is how one operation, or several with the same Scope, are protected. New checks it.
+type Config struct {
 	Keys  *idempotency.Service
 	Scope idempotency.Scope // for example http.orders.create
 	// Lease is how long the operation may take, and a margin. Its context ends before.
 	Lease time.Duration
 	// Authorize tells who calls. It is asked before the key is looked at, on every request, so that
-	// nobody is given an answer that they may not see any more. It answers a request that it refuses
+	// an answer is given only to callers who may see it. It answers a request that it refuses
 	// itself, and returns false.
 	Authorize func(http.ResponseWriter, *http.Request) (Caller, bool)
 	// Required refuses a request without a key. Help is where a client reads about keys.
@@ -51,153 +53,94 @@ type Door struct {
 	Help     string
 	// MaxBody is the longest request body in bytes; 1 MiB if zero.
 	MaxBody int64
+	// Ending, if set, decides for a status what becomes of the key; EndingOf is what it decides otherwise.
+	Ending func(status int) Ending
+	// Reconcile, if set, is asked before an operation that an earlier worker may have executed. It finds out, answers as
+	// the operation would have, and returns true; false: it was not executed, and nothing was written.
+	Reconcile func(http.ResponseWriter, *http.Request, *idempotency.Claim) (found bool)
+	// Log is told of answers that could not be stored, and of requests without an organization. Nil: nothing is.
+	Log *slog.Logger
 }
 
 const (
 	keyHeader      = "Idempotency-Key"
 	replayedHeader = "Idempotent-Replayed"
-	omittedHeader  = "Idempotent-Body"
-
 	defaultMaxBody = 1 << 20
 )
 
-// Wrap protects the handler. Requests that change nothing by definition (GET, HEAD, OPTIONS, TRACE) pass.
-// Below it an answer is held back until it is stored, and cannot be flushed or hijacked: an answer that is
-// a stream cannot be given twice.
-func (d Door) Wrap(next http.Handler) http.Handler {
-	if d.MaxBody == 0 {
-		d.MaxBody = defaultMaxBody
+// ErrConfig: a door cannot be made of this.
+var ErrConfig = errors.New("httpdoor: unusable config")
+
+// Door puts handlers behind the plane. It is safe for concurrent use.
+type Door struct{ Config }
+
+// New makes a door. The error wraps ErrConfig and names what is missing or wrong.
+func New(c Config) (*Door, error) {
+	var problems []error
+	refuse := func(is bool, text string) {
+		if is {
+			problems = append(problems, fmt.Errorf("%w: %s", ErrConfig, text))
+		}
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller, ok := d.Authorize(w, r)
-		if !ok {
-			return
-		}
-		header := r.Header.Values(keyHeader)
-		switch r.Method {
-		case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-			next.ServeHTTP(w, r)
-			return
-		}
-		if len(header) == 0 && !d.Required {
-			next.ServeHTTP(w, r)
-			return
-		}
-		chosen, err := ParseKey(header)
-		if err != nil {
-			d.refuse(w, badKey, err.Error())
-			return
-		}
-		d.serve(w, r, next, caller, chosen)
-	})
+	refuse(c.Keys == nil, "Keys is nil: make a Service with idempotency.NewService")
+	refuse(c.Scope == idempotency.Scope{}, "Scope is empty: make one with idempotency.NewScope")
+	refuse(c.Lease < time.Millisecond || c.Lease > idempotency.MaxLease, fmt.Sprintf("Lease is %s: it is the operation's time-out and a margin", c.Lease))
+	refuse(c.Authorize == nil, "Authorize is nil: it tells whose key it is")
+	refuse(c.MaxBody < 0, "MaxBody is negative")
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = defaultMaxBody
+	}
+	if c.Ending == nil {
+		c.Ending = EndingOf
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Door{c}, nil
 }
 
-func (d Door) serve(w http.ResponseWriter, r *http.Request, next http.Handler, caller Caller, chosen string) {
-	key, err := idempotency.ClientKey(caller.Principal, chosen)
-	if err != nil {
-		d.refuse(w, badKey, "")
-		return
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, d.MaxBody))
-	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			d.refuse(w, tooLong, "")
-		} else {
-			d.refuse(w, unreadable, "")
-		}
-		return
-	}
-	ref := idempotency.Ref{Organization: caller.Organization, Scope: d.Scope, Key: key}
-	o, err := d.Keys.Claim(r.Context(), ref, fingerprint(r, body), d.Lease)
-	switch {
-	case errors.Is(err, idempotency.ErrLockTimeout), errors.Is(err, idempotency.ErrInFlight):
-		w.Header().Set("Retry-After", "1")
-		d.refuse(w, inFlight, "")
-	case err != nil:
-		w.Header().Set("Retry-After", "1")
-		d.refuse(w, unavailable, "")
-	case o.Kind == idempotency.Claimed:
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		d.execute(w, r, next, o.Claim)
-	case o.Kind == idempotency.Completed:
-		d.replay(w, o.Answer)
-	case o.Kind == idempotency.Processing:
-		w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(o.RetryAfter)))
-		d.refuse(w, inFlight, "")
-	default:
-		d.refuse(w, mismatch, "")
-	}
-}
+// Ending is what becomes of a key when its operation has answered.
+type Ending int
 
-// wholeSeconds rounds up: a client that comes back a moment early would be told to wait once more.
-func wholeSeconds(d time.Duration) int { return max(int((d+time.Second-1)/time.Second), 1) }
-
-// endingTime is how long storing an answer may take once the operation is over.
-const endingTime = 10 * time.Second
-
-// execute runs the operation and ends the claim before the client has the answer.
-func (d Door) execute(w http.ResponseWriter, r *http.Request, next http.Handler, c *idempotency.Claim) {
-	within, cancel := c.Within(r.Context())
-	defer cancel()
-	answer := &recorder{to: w, header: http.Header{}}
-	next.ServeHTTP(answer, r.WithContext(within)) // a panic abandons the claim
-
-	end, done := context.WithTimeout(context.WithoutCancel(r.Context()), endingTime)
-	defer done()
-	// A failure to end it costs the client nothing: the operation is done, and the lease ends the claim.
-	switch fate(answer.status(), within.Err() != nil) {
-	case store:
-		_, _ = d.Keys.Complete(end, c, idempotency.Answer{Response: answer.record()})
-	case release:
-		_, _ = d.Keys.Release(end, c)
-	}
-	answer.send()
-}
-
-// replay gives the stored answer.
-func (d Door) replay(w http.ResponseWriter, a idempotency.Answer) {
-	stored, err := readRecord(a)
-	if err != nil {
-		d.refuse(w, lostAnswer, "")
-		return
-	}
-	for name, values := range stored.Header {
-		w.Header()[name] = values
-	}
-	w.Header().Set(replayedHeader, "true")
-	if stored.Omitted {
-		w.Header().Del("Content-Type")
-		w.Header().Set(omittedHeader, "omitted")
-	}
-	w.WriteHeader(stored.Status)
-	_, _ = w.Write(stored.body()) // the client may have gone
-}
-
-// ending is what becomes of the claim.
-type ending int
-
+// The endings. The zero Ending is none: Config.Ending returns it for a status that EndingOf decides.
 const (
-	store ending = iota
-	release
-	abandon
+	Store   Ending = iota + 1 // the answer is the outcome: every repeat gets it
+	Release                   // certainly nothing was done: the next request is executed
+	Abandon                   // it is unknown: the key is held until its lease has passed
 )
 
-// fate tells an answer that is the operation's outcome from one that says that there was none. Cut: the
-// client hung up or the lease was about to end while it ran.
-func fate(status int, cut bool) ending {
+// EndingOf is what becomes of a key after an answer of that status, unless Config.Ending says otherwise.
+func EndingOf(status int) Ending {
 	switch status {
-	case http.StatusGatewayTimeout:
-		return abandon
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
-		http.StatusTooEarly, http.StatusTooManyRequests:
-	default:
-		if status < http.StatusInternalServerError {
-			return store
-		}
+		http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return Release
+	case clientClosedRequest:
+		return Abandon
 	}
-	if cut {
-		return abandon
+	if status >= http.StatusInternalServerError {
+		return Abandon
 	}
-	return release
+	return Store
+}
+
+// clientClosedRequest is what many write for a client that hung up.
+const clientClosedRequest = 499
+
+// ending is what becomes of the key. Cut: the client hung up, or the lease was about to end, while it ran.
+func (d *Door) ending(answer *recorder, cut bool) Ending {
+	if cut && answer.code == 0 {
+		return Abandon // silence is no answer
+	}
+	e := d.Ending(answer.status())
+	if e == 0 {
+		e = EndingOf(answer.status())
+	}
+	if cut && e == Release {
+		return Abandon // what was cut off may have been on its way
+	}
+	return e
 }

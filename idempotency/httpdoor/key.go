@@ -1,8 +1,14 @@
 package httpdoor
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"strings"
@@ -71,7 +77,33 @@ func fingerprint(r *http.Request, body []byte) idempotency.Fingerprint {
 		"method": r.Method,
 		"path":   r.URL.EscapedPath(),
 		"query":  query,
-		"body":   idempotency.Content(body).Current().String(),
+		"body":   contentOf(r.Header.Get("Content-Type"), body),
 	})
 	return idempotency.Content(text).Current()
+}
+
+// contentOf is the fingerprint of a body. The boundary of a multipart body is no part of it: clients make a new one for
+// each attempt.
+func contentOf(contentType string, body []byte) string {
+	mediaType, params, err := mime.ParseMediaType(contentType)
+	if err != nil || !strings.HasPrefix(mediaType, "multipart/") || params["boundary"] == "" {
+		return idempotency.Content(body).Current().String()
+	}
+	sum := sha256.New()
+	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	for {
+		part, err := parts.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return fmt.Sprintf("%s:%x", mediaType, sum.Sum(nil))
+		}
+		if err != nil { // it is not what it says
+			return idempotency.Content(body).Current().String()
+		}
+		header, _ := json.Marshal(part.Header) // strings cannot fail; maps are written sorted
+		content := sha256.New()
+		if _, err := io.Copy(content, part); err != nil {
+			return idempotency.Content(body).Current().String()
+		}
+		fmt.Fprintf(sum, "%d:%s%x", len(header), header, content.Sum(nil))
+	}
 }

@@ -16,6 +16,8 @@ const (
 	mismatch    code = "KEY_MISMATCH"
 	unavailable code = "UNAVAILABLE"
 	lostAnswer  code = "ANSWER_NOT_KEPT"
+	// misconfigured: the fault is the server's, and a repeat does not mend it.
+	misconfigured code = "MISCONFIGURED"
 )
 
 // meaning is the status and the words of a refusal.
@@ -33,6 +35,8 @@ func (c code) meaning() (status int, title string) {
 		return http.StatusUnprocessableEntity, "the key was used for another request, do not repeat it"
 	case lostAnswer:
 		return http.StatusGone, "the request was executed, but its answer was not kept"
+	case misconfigured:
+		return http.StatusInternalServerError, "nothing was done, the server is not set up for idempotency keys"
 	default:
 		return http.StatusServiceUnavailable, "nothing was done, repeat it later"
 	}
@@ -46,7 +50,7 @@ type problem struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-func (d Door) refuse(w http.ResponseWriter, c code, detail string) {
+func (d *Door) refuse(w http.ResponseWriter, c code, detail string) {
 	if c == badKey && d.Help != "" {
 		w.Header().Set("Link", "<"+d.Help+`>; rel="help"`)
 	}

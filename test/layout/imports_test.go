@@ -56,7 +56,7 @@ var testsOf = map[string][]string{
 // mayUse says which packages may import a module of others; "tests" means those of any package.
 var mayUse = map[string][]string{
 	"github.com/labstack/echo/v4": {"providers", "cmd/*", "test/*", "tests"},
-	"github.com/jackc/pgx/v5":     {"idempotency", "jobs", "drops", "migrations", "internal/inbox", "internal/devdb", "internal/pg", "cmd/*", "test/*", "tests"},
+	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "jobs", "drops", "migrations", "internal/inbox", "internal/devdb", "internal/pg", "cmd/*", "test/*", "tests"},
 	"github.com/slack-go/slack":   {"providers/slack", "test/*", "tests"},
 	"github.com/pressly/goose/v3": {"migrations"},
 	"github.com/spf13/cobra":      {"cmd/*"},

@@ -125,9 +125,12 @@ func orders(t *testing.T, made *atomic.Int32, inside func()) *httptest.Server {
 		t.Fatal(err)
 	}
 	caller := httpdoor.Caller{Organization: uuid.New(), Principal: idempotency.Principal{Subject: "the vendor"}}
-	door := httpdoor.Door{
+	door, err := httpdoor.New(httpdoor.Config{
 		Keys: idempotency.MustService(pool, idempotency.Options{}), Scope: scope, Lease: time.Minute, Required: true,
 		Authorize: func(http.ResponseWriter, *http.Request) (httpdoor.Caller, bool) { return caller, true },
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	s := httptest.NewServer(door.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n := made.Add(1)

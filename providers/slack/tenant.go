@@ -16,6 +16,7 @@ type names struct {
 	orgWide     bool     // the installation is an organization's, not a workspace's
 	teams       []string // the ids in a team's place, some of which are an enterprise's
 	enterprises []string
+	places      []string // enterprises in the place of a team where something happened
 	apps        []string
 	// others are named too, but not as the installation's own.
 	otherTeams, otherEnterprises []string
@@ -33,6 +34,8 @@ func (n *names) tenant() jobs.Identity {
 		return jobs.Identity{Name: "enterprise_id", Value: enterprise}
 	case team != "":
 		return inTeamPlace(team)
+	case len(n.places) > 0:
+		return inTeamPlace(n.places[0])
 	default:
 		return jobs.Identity{}
 	}
@@ -70,6 +73,7 @@ func (n *names) named() []jobs.Identity {
 	enterprise := func(id string) jobs.Identity { return jobs.Identity{Name: "enterprise_id", Value: id} }
 	add(n.teams, inTeamPlace)
 	add(n.otherTeams, inTeamPlace)
+	add(n.places, inTeamPlace)
 	add(n.enterprises, enterprise)
 	add(n.otherEnterprises, enterprise)
 	add(n.apps, func(id string) jobs.Identity { return jobs.Identity{Name: "api_app_id", Value: id} })
@@ -116,10 +120,9 @@ func namesIn(s *canonical.Strict, root canonical.Value) *names {
 	n.teams = append(make([]string, 0, 8),
 		s.Text(view, "app_installed_team_id"), teamID, s.Text(first, "team_id"), s.Text(root, "team_id"))
 	for _, id := range []string{eventTeam, s.Text(event, "team_id"), s.Text(user, "team_id"), s.Text(view, "team_id")} {
-		// These tell where something happened. A user without a workspace has an enterprise here, which
-		// may be another one than the installation's.
+		// A user without a workspace has an enterprise here, which may be another one than the installation's.
 		if isEnterprise(id) {
-			n.enterprises = append(n.enterprises, id)
+			n.places = append(n.places, id)
 		} else {
 			n.teams = append(n.teams, id)
 		}

@@ -149,6 +149,8 @@ func TestEnterpriseInATeamsPlace(t *testing.T) {
 		{"the user's", `{"team":null,"user":{"team_id":"E9"},"is_enterprise_install":FLAG}`, enterprise},
 		{"the view's", `{"team":null,"view":{"team_id":"E9"},"is_enterprise_install":FLAG}`, enterprise},
 		{"a stranger's click", `{"team":null,"user":{"team_id":"E1"},"is_enterprise_install":FLAG,"enterprise":{"id":"E9"}}`, enterprise},
+		{"a stranger's click on a team's message", `{"team":{"id":"T1"},"user":{"team_id":"E1"},"is_enterprise_install":FLAG,"enterprise":null}`, ids("team_id", "T1")[0]},
+		{"a stranger's view", `{"team":null,"user":{"team_id":"T1"},"view":{"team_id":"E1"},"is_enterprise_install":FLAG,"enterprise":null}`, ids("team_id", "T1")[0]},
 	} {
 		for _, flag := range []string{`true`, `false`, `"true"`, `null`} {
 			wantTenant(t, c.name+" "+flag, strings.ReplaceAll(c.body, "FLAG", flag), c.want)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -237,6 +238,7 @@ type door struct {
 	*directory
 	settler *settler
 	gate    *providers.Gate
+	watch   func(net.Listener) net.Listener
 	reg     *prometheus.Registry
 	handler http.Handler
 	logged  *bytes.Buffer
@@ -272,6 +274,7 @@ func newDoorWithin(t *testing.T, budget int64, list ...providers.Provider) *door
 	}, providers.Deps{Registerer: d.reg, Log: log})
 	e := echo.New()
 	receiver.Mount(e)
+	d.watch = receiver.Watch
 	d.handler = e
 	return d
 }

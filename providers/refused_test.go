@@ -1,6 +1,9 @@
 package providers_test
 
 import (
+	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -35,6 +38,34 @@ func TestRefusalsAreLoggedOnceASecond(t *testing.T) {
 			t.Errorf("%v counted, want 15", n)
 		}
 	})
+}
+
+// The server half-closes a connection after a refusal, so that the client can read the answer.
+func TestWatchedConnectionsCanBeHalfClosed(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := newDoor(t).watch(l).Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	half, ok := server.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		t.Fatal("it cannot be half-closed")
+	}
+	_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the client reads %v, want the end", err)
+	}
 }
 
 func TestOneSlashAtTheEndIsForgiven(t *testing.T) {

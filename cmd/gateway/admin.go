@@ -107,12 +107,9 @@ func (a *admin) healthz(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// clientAddress tells whose address a log line shows. Unless proxies are trusted it is the connection's: any
-// client can send an X-Forwarded-For.
+// clientAddress tells whose address a log line shows: the connection's unless that is a proxy's. Any client can
+// send an X-Forwarded-For.
 func clientAddress(proxies configs.Networks) echo.IPExtractor {
-	if len(proxies) == 0 {
-		return echo.ExtractIPDirect()
-	}
 	trusted := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
 	for _, p := range proxies {
 		trusted = append(trusted, echo.TrustIPRange(&net.IPNet{

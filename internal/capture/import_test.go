@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -225,6 +226,22 @@ func TestACaptureOfAMessageKeepsNoSecret(t *testing.T) {
 	}
 	if kept.Sign.Mode != Kept || string(kept.Content) != slackEvent || kept.Value("X-Slack-Signature") != "v0=0" || kept.Value("Cookie") != "" || kept.Value("Authorization") != "" || kept.Value("X-Api-Key") != "" {
 		t.Errorf("for a diagnosis: %+v", kept)
+	}
+}
+
+func TestACaptureKeepsNoFunctionToken(t *testing.T) {
+	t.Parallel()
+	const event = `{"team_id":"T1","type":"event_callback","event_id":"Ev1","event":{"type":"function_executed","bot_access_token":"xwfp-1"}}`
+	m, err := ReadMessage([]byte("POST /webhooks/slack/sources/main HTTP/1.1\r\nContent-Type: application/json\r\n\r\n" + event))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Origin{Vendor: slack.New(), Source: &Party{Name: "main"}}.Capture(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Replace(event, "xwfp-1", "", 1); string(c.Content) != want || !slices.Contains(c.Scrubbed, "token") {
+		t.Errorf("captured %s, scrubbed %v", c.Content, c.Scrubbed)
 	}
 }
 

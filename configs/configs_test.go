@@ -96,7 +96,7 @@ func TestEveryProblemIsReportedAtOnceByName(t *testing.T) {
 		`GATEWAY_LOG_LEVEL: "loud" cannot be read; write debug, info, warn or error`,
 		`GATEWAY_READ_TIMEOUT: "10" cannot be read; write a duration like 500ms, 10s, 2m or 720h`,
 		`GATEWAY_QUEUE_BYTES: "lots" cannot be read; write a size like 65536, 64KiB or 4MiB`,
-		`DATABASE_URL: is no address of a PostgreSQL database; write postgres://user:password@host:5432/database`,
+		`DATABASE_URL: is not a PostgreSQL connection string; write postgres://user:password@host:5432/database`,
 		`GATEWAY_STATE_DIR: "state" depends on where the process was started; write a path from the root`,
 		`GATEWAY_ADMIN_LISTEN: "8081" is no address to listen on; write host:port or :port, like 127.0.0.1:8081`,
 		`GATEWAY_BATCH_DELIVERIES: 0 is out of bounds; choose 1 to 10000`,

@@ -84,7 +84,7 @@ func tableOf(kind VerifierKind) holderTable {
 	return holderTable{jobsTable, "source_id IS NULL", "organization_id"}
 }
 
-// holder reads what the secrets of a source or job are bound to; found is false when it holds none of its own.
+// holder reads what the secrets of a source or job are bound to; found is false when it is gone or its source holds its secrets.
 func (s *Store) holder(ctx context.Context, of Verifier) (h holder, found bool, err error) {
 	t := tableOf(of.Kind)
 	h = holder{kind: of.Kind, id: of.ID}

@@ -55,7 +55,7 @@ func TestNoCommandShowsAMistypedPassword(t *testing.T) {
 		"host=127.0.0.1 port=1 password=zq1 zq2 dbname=db":     "single quotes",
 		"host=127.0.0.1 port=1 password=zq1 zq2=zq3 dbname=db": "an unknown parameter behind password",
 		"host=127.0.0.1 port=1 password='zq1'zq2 dbname=db":    "quote the whole value",
-		"me:zq1@127.0.0.1:1/db":                                "is no address",
+		"me:zq1@127.0.0.1:1/db":                                "is not a PostgreSQL connection string",
 	} {
 		c := withURL(t, text)
 		for _, args := range commands {

@@ -149,7 +149,7 @@ func readMessages(cmd *cobra.Command, path, format string) ([]*capture.Message, 
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", filepath.Base(path), err)
 	case len(raw) > maxRaw:
-		return nil, usagef("%s is larger than %d MiB, and is no HAR file", path, maxRaw>>20)
+		return nil, usagef("%s is larger than %d MiB, and is not a HAR file", path, maxRaw>>20)
 	}
 	m, err := capture.ReadMessage(raw)
 	if err != nil {

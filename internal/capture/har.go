@@ -35,7 +35,7 @@ type harEntry struct {
 }
 
 var (
-	errNoHAR    = errors.New("read the HAR file: it is no JSON of that form")
+	errNoHAR    = errors.New("read the HAR file: it is not JSON of that form")
 	errManyPOST = fmt.Errorf("read the HAR file: it holds more than %d POST requests, or %d MiB of their headers; split it", maxMessages, maxHeads>>20)
 )
 

@@ -116,7 +116,7 @@ func TestAnArchiveIsReadWhereItKeptTheBytes(t *testing.T) {
 		t.Error("base64 is not what was sent")
 	}
 	for says, raw := range map[string][]byte{
-		"no JSON of that form":    []byte("no"),
+		"not JSON of that form":   []byte("no"),
 		"headers cannot be read":  archive(`{"request":{"method":"POST","url":"/a","headers":{}}}`),
 		"more than 500 headers":   archive(`{"request":{"method":"POST","url":"/a","headers":[` + strings.Repeat("{},", 500) + `{}]}}`),
 		"more than 262144 bytes":  archive(`{"request":{"method":"POST","url":"/a","headers":[` + strings.Repeat("{},", 1<<20) + `{}]}}`),

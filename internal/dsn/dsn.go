@@ -76,7 +76,7 @@ func parse(text string) (address, error) {
 	case hasKeyword && (!isURL || nameForm.MatchString(strings.Trim(keyword, asciiSpace))):
 		return parseKeywords(text)
 	}
-	return address{}, errors.New("is no address of a PostgreSQL database; write postgres://user:password@host:5432/database")
+	return address{}, errors.New("is not a PostgreSQL connection string; write postgres://user:password@host:5432/database")
 }
 
 func parseURL(rest string) (address, error) {
@@ -142,7 +142,7 @@ func parseKeywords(text string) (address, error) {
 		name, after, _ := strings.Cut(rest, "=")
 		name = strings.TrimRight(name, asciiSpace)
 		if !nameForm.MatchString(name) || after == "" && !strings.HasSuffix(rest, "=") {
-			return a, errors.New("holds a word that is no keyword=value: put a value with blanks in single quotes, like password='…', with \\' and \\\\ for ' and \\ in it; or write a URL, postgres://user:password@host:5432/database")
+			return a, errors.New("holds a word that is not keyword=value: put a value with blanks in single quotes, like password='…', with \\' and \\\\ for ' and \\ in it; or write a URL, postgres://user:password@host:5432/database")
 		}
 		trimmed := strings.TrimLeft(after, asciiSpace)
 		value, left, ok := cutValue(trimmed)

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"path"
 	"testing"
+	"time"
 
 	"webhook-gateway/internal/devdb"
 )
@@ -53,7 +54,11 @@ func TestDatabaseDefaultsChangeNoDelivery(t *testing.T) {
 			}
 			for i, r := range []*running{before, after} {
 				name := `gateway_deliveries_dropped_total{provider="slack",reason="unknown_job"}`
-				for n := 0; r.metric(name) == 0; n++ { // within a second
+				deadline := time.Now().Add(20 * time.Second) // everything is read anew after a minute, and a change within a second
+				for n := 0; r.metric(name) == 0; n++ {
+					if time.Now().After(deadline) {
+						t.Fatal("a closed job still takes deliveries")
+					}
 					r.ack(r.postSlack(source, slackSecret, slackEvent("T1", fmt.Sprintf("Ev2-%d-%d", i, n), "hi")))
 				}
 			}

@@ -251,11 +251,8 @@ func TestReadyzWhileServerIsReadOnly(t *testing.T) {
 	r := startGatewayOn(t, server.URL(devdb.Database), func(c *configs.Config) { c.SettleTimeout = 500 * time.Millisecond })
 	one, _ := slackTown(r)
 	path := jobPath("slack", one.ID)
-	set := func(value string, status int, text string) {
+	wait := func(status int, text string) {
 		t.Helper()
-		if err := server.Set(t.Context(), "default_transaction_read_only", value); err != nil {
-			t.Fatal(err)
-		}
 		for deadline := time.Now().Add(30 * time.Second); ; {
 			got, why := get(t, r.admin+"/readyz")
 			if got == status && why == text {
@@ -266,16 +263,33 @@ func TestReadyzWhileServerIsReadOnly(t *testing.T) {
 			}
 		}
 	}
-	set("on", 503, "PostgreSQL takes no writes: default_transaction_read_only is on\n")
+	set := func(value string) {
+		t.Helper()
+		if err := server.Set(t.Context(), "default_transaction_read_only", value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const readOnly = "PostgreSQL takes no writes: default_transaction_read_only is on\n"
+	set("on")
+	wait(503, readOnly)
 	if got := r.metric("gateway_ready"); got != 0 {
 		t.Errorf("gateway_ready is %v", got)
 	}
 	if got := r.postSlack(path, slackSecret, slackEvent("T1", "Ev1", "hi")); got.status != 503 {
 		t.Errorf("a delivery is answered %d", got.status)
 	}
-	set("off", 200, "ready\n")
+	set("off")
+	wait(200, "ready\n")
 	r.ack(r.postSlack(path, slackSecret, slackEvent("T1", "Ev1", "hi")))
 	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
+
+	// Sessions keep what the database had when they began. They are given up, as after a failover.
+	url := server.URL(devdb.Database)
+	execOn(t, url, `ALTER DATABASE gateway SET default_transaction_read_only = on`)
+	r.pool.Reset()
+	wait(503, readOnly)
+	execOn(t, url, `SET default_transaction_read_only = off`, `ALTER DATABASE gateway RESET default_transaction_read_only`)
+	wait(200, "ready\n")
 }
 
 func TestUnreadyWhileDraining(t *testing.T) {

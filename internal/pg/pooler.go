@@ -52,6 +52,7 @@ func (s *sessions) shares(ctx context.Context, conn *pgx.Conn, backend uint32) (
 	if _, err := runOn(ctx, other, `BEGIN`); err != nil {
 		return false, err
 	}
+	defer func() { _, _ = runOn(ctx, other, `ROLLBACK`) }() // closed inside a transaction, the pooler's connection would be too
 	others, err := backendOf(ctx, other)
 	if err != nil {
 		return false, err

@@ -43,7 +43,7 @@ fuzz-short: ## run each fuzz target for five seconds
 	scripts/fuzz 5s
 
 .PHONY: mutants
-mutants: postgres ## break the rules of idempotency one by one and see a test notice each, in a quarter of an hour
+mutants: postgres ## break the rules of the plane and the door one by one and see a test notice each, in half an hour
 	$(GO) run ./internal/tools/mutants
 
 .PHONY: bench

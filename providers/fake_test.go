@@ -58,7 +58,10 @@ func acmeSign(secret string, body []byte) string {
 }
 
 func (acme) Parse(_ string, body []byte) ([]providers.Delivery, error) {
-	type event struct{ ID, Type, Tenant, App string }
+	type event struct {
+		ID, Type, Tenant, App string
+		Others                []string // applications that are named too
+	}
 	var events []event
 	if bytes.HasPrefix(body, []byte("panic")) {
 		panic("a fault of ours, with a secret in its text")
@@ -79,6 +82,9 @@ func (acme) Parse(_ string, body []byte) ([]providers.Delivery, error) {
 		}
 		if e.App != "" {
 			d.Named = append(d.Named, jobs.Identity{Name: "app", Value: e.App})
+		}
+		for _, app := range e.Others {
+			d.Named = append(d.Named, jobs.Identity{Name: "app", Value: app})
 		}
 		out = append(out, d)
 	}

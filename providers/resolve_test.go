@@ -2,12 +2,15 @@ package providers_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
 	"webhook-gateway/drops"
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 // town is two sources and every kind of job, to try every combination of secret, URL and named tenant on.
@@ -167,6 +170,7 @@ func TestAPinnedApplicationIsContradictedOnlyByAnother(t *testing.T) {
 	w := newTown(t)
 	for _, tt := range []struct{ path, secret, body, want string }{
 		{"sources/main", "main", `{"id":"1","tenant":"T1","app":"A1"}`, "one"},
+		{"sources/main", "main", `{"id":"1","tenant":"T1","app":"A1","others":["A2"]}`, "one"},
 		{"sources/main", "main", `{"id":"1","tenant":"T1"}`, "one"},
 		{"sources/main", "main", `{"id":"1","tenant":"T1","app":"A2"}`, mismatch},
 		{"sources/main", "main", `{"id":"1","app":"A2"}`, mismatch},
@@ -178,6 +182,72 @@ func TestAPinnedApplicationIsContradictedOnlyByAnother(t *testing.T) {
 	} {
 		if got := w.end("/webhooks/acme/"+tt.path, tt.secret, tt.body); got != tt.want {
 			t.Errorf("%s %s: %s, want %s", tt.path, tt.body, got, tt.want)
+		}
+	}
+}
+
+// A kept request says whose secret verified it. Which jobs there are may have changed since.
+func TestReadReachesOnlyWhatTheSecretReached(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	for _, tt := range []struct {
+		name   string
+		by     jobs.Verifier
+		target providers.Target
+		want   string
+	}{
+		{"its own", jobs.Verifier{Kind: jobs.BySource, ID: w.main.ID}, providers.Target{Job: w.one.ID}, "one"},
+		{"another source's job", jobs.Verifier{Kind: jobs.BySource, ID: w.main.ID}, providers.Target{Job: w.elsewhere.ID}, unknown},
+		{"another source's URL", jobs.Verifier{Kind: jobs.BySource, ID: w.main.ID}, providers.Target{Source: "other"}, unknown},
+		{"another job's URL", jobs.Verifier{Kind: jobs.ByJob, ID: w.own.ID}, providers.Target{Job: w.one.ID}, unknown},
+	} {
+		items, err := w.gate.Read(t.Context(), &providers.Request{
+			Provider: "acme", Target: tt.target, VerifiedBy: tt.by, ReceivedAt: time.Now(), Body: []byte(`{"id":"1","tenant":"T1"}`),
+		})
+		if err != nil || len(items) != 1 {
+			t.Fatalf("%s: %v, %v", tt.name, items, err)
+		}
+		got := string(items[0].Reason)
+		if got == "" {
+			got = w.byID[items[0].Job]
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// An id is read in the one spelling that gateway jobs add prints.
+func TestJobURLSpellings(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	id := w.own.ID.String()
+	for _, spelling := range []string{strings.ReplaceAll(id, "-", ""), "urn:uuid:" + id, "%7B" + id + "%7D"} {
+		if got := w.end("/webhooks/acme/"+spelling, "own", `{"id":"1"}`); got != rejected {
+			t.Errorf("%s: %s, want %s", spelling, got, rejected)
+		}
+	}
+}
+
+func TestTooManyDeliveriesAreMalformed(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	for n, want := range map[int]string{providers.MaxDeliveries: "own", providers.MaxDeliveries + 1: string(drops.Malformed)} {
+		body := "[" + strings.Repeat(`{"id":"1"},`, n-1) + `{"id":"1"}]`
+		if got := w.end("/webhooks/acme/"+w.own.ID.String(), "own", body); got != want {
+			t.Errorf("%d deliveries: %s, want %s", n, got, want)
+		}
+	}
+}
+
+// That some source has no secret yet is no reason to have strangers come again.
+func TestStrangerIsRefusedBesideSourceWithoutSecret(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	w.addSource(t, "new", nil)
+	for path, want := range map[string]string{uuid.NewString(): rejected, "sources/nobody": rejected, "sources/new": "503"} {
+		if got := w.end("/webhooks/acme/"+path, "stranger", `{"id":"1"}`); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
 }

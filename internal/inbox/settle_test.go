@@ -248,3 +248,11 @@ func TestOrganizationsDoNotMeet(t *testing.T) {
 	w.wantEndings(w.settle(w.request(one), w.request(two)), accepted, accepted)
 	w.wantRows(2, 2, 0)
 }
+
+func TestRequestLargerThanQueue(t *testing.T) {
+	t.Parallel()
+	options := defaults
+	options.QueueDeliveries, options.QueueBytes = 2, 10
+	w := newWorld(t, options)
+	w.wantEndings(w.settle(w.request(w.item("1", "a"), w.item("2", "a"), w.item("3", "a"))), accepted, accepted, accepted)
+}

@@ -1,6 +1,6 @@
-// Command mutants breaks the rules of idempotency one at a time and sees that a test notices. The checkout
-// is never changed: each mutation reaches the compiler as an overlay. It is started by make mutants, takes
-// a quarter of an hour, and ends with an error when a mutation survives or no longer fits the code.
+// Command mutants breaks the rules of the plane and of the door one at a time and sees that a test notices. The
+// checkout is never changed: each mutation reaches the compiler as an overlay. It is started by make mutants, takes
+// half an hour, and ends with an error when a mutation survives or no longer fits the code.
 package main
 
 import (
@@ -17,8 +17,14 @@ import (
 	"time"
 )
 
-//go:embed mutations.txt
-var mutationsText string
+//go:embed plane.txt
+var planeText string
+
+//go:embed door.txt
+var doorText string
+
+// mutationsText is every mutation: of the package idempotency, and of what receives and stores a delivery.
+func mutationsText() string { return planeText + "\n" + doorText }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -41,7 +47,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read -only: %w", err)
 	}
-	all, err := parse(mutationsText)
+	all, err := parse(mutationsText())
 	if err != nil {
 		return fmt.Errorf("read the list: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestTheListFitsTheCode(t *testing.T) {
 	t.Parallel()
-	all, err := parse(mutationsText)
+	all, err := parse(mutationsText())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func (g *Gate) redact(req *Request, body []byte, codings string, err error) []by
 		return nil
 	}
 	req.ContentEncoding = codings
-	if r, ok := g.providers[req.Provider].(Redactor); ok && false {
+	if r, ok := g.providers[req.Provider].(Redactor); ok {
 		if clean := r.Redact(body); len(clean) != len(body) {
 			req.Body, req.ContentEncoding = clean, ""
 			return clean

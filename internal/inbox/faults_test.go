@@ -20,6 +20,7 @@ import (
 // cutter cuts a connection around the message that carries COMMIT, as often as it is armed.
 type cutter struct {
 	before, after atomic.Int32
+	alone         atomic.Int32 // after the COMMIT of a delivery that is decided alone
 }
 
 func (c *cutter) edit(config *pgxpool.Config) {
@@ -39,6 +40,9 @@ type cutConn struct {
 var errCut = errors.New("connection cut by the test")
 
 func (c *cutConn) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("commit\x00")) && take(&c.cutter.alone) {
+		c.deaf = true
+	}
 	if !bytes.Contains(p, []byte("webhook_delivery")) { // a claim's resource: the batch itself
 		return c.Conn.Write(p)
 	}
@@ -106,6 +110,26 @@ func TestAnUncertainCommitIsSettledAgainAndRecognisesItself(t *testing.T) {
 			w.wantRows(3, 3, 0)
 		})
 	}
+}
+
+// The claim that it took over was another worker's. The one that it meets again is its own.
+func TestUncertainCommitOfReclaimedKey(t *testing.T) {
+	t.Parallel()
+	c := &cutter{}
+	w := newWorld(t, defaults, c.edit)
+	err := pgx.BeginFunc(context.Background(), w.pool, func(tx pgx.Tx) error {
+		w.claim(tx, "1", "processing", "-1 s", "1 day")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.alone.Store(1)
+	w.wantEndings(w.settle(w.request(w.item("1", "a"))), accepted)
+	if c.alone.Load() != 0 {
+		t.Error("the connection was not cut")
+	}
+	w.wantRows(1, 1, 0)
 }
 
 func TestTheServerKillingTheBackendLosesNothing(t *testing.T) {

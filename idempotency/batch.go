@@ -161,12 +161,6 @@ func scanMany(rows pgx.Rows, records []*record) error {
 	return rows.Err()
 }
 
-// Ending is one claim of a CompleteMany and its answer.
-type Ending struct {
-	Claim  *Claim
-	Answer Answer
-}
-
 // The rows are locked in the order given, which a plain UPDATE would leave to the plan.
 const completeManySQL = `
 	WITH held AS MATERIALIZED (
@@ -187,14 +181,10 @@ const completedSQL = `
 	  FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS u(id, token, n)
 	  JOIN agent.idempotency_keys AS k ON k.id = u.id AND k.lease_token = u.token AND k.status = 'completed'`
 
-// CompleteMany completes claims in any order, as Complete would one after the other; recorded is in the
-// order given. A bad answer is an error that names its index, before anything is sent. At most one
-// CompleteMany belongs into a transaction, and it must complete there what one ClaimMany claimed.
-func (s *Service) CompleteMany(ctx context.Context, endings []Ending) (recorded []bool, err error) {
-	for i, e := range endings {
-		if err := e.Answer.validate(); err != nil {
-			return nil, fmt.Errorf("item %d: %w", i, err)
-		}
+// completeMany completes claims, whose answers are valid.
+func (s *Service) completeMany(ctx context.Context, endings []Ending) (recorded []bool, err error) {
+	if len(endings) == 0 {
+		return nil, nil
 	}
 	order, first := distinct(len(endings), func(a, b int32) int { return endings[a].Claim.compare(endings[b].Claim) })
 	n := len(order)
@@ -225,14 +215,10 @@ func (s *Service) CompleteMany(ctx context.Context, endings []Ending) (recorded 
 	if err != nil {
 		return nil, fmt.Errorf("complete %d claims: %w", n, err)
 	}
-	var lost error
 	for i := range endings {
 		recorded[i] = recorded[first[i]]
-		if _, err := s.ended(ctx, endings[i].Claim, OpComplete, recorded[i], nil); err != nil {
-			lost = fmt.Errorf("item %d: %w", i, err)
-		}
 	}
-	return recorded, lost
+	return recorded, nil
 }
 
 // compare orders claims by their keys' bytes, and those on one key by what they are recognised by.

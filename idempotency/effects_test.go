@@ -180,7 +180,7 @@ func TestABadItemIsNamedAndNothingIsSent(t *testing.T) {
 	for name, spoil := range map[string]func(*idempotency.Item){
 		"no organization": func(it *idempotency.Item) { it.Organization = uuid.Nil },
 		"no scope":        func(it *idempotency.Item) { it.Scope = idempotency.Scope{} },
-		"no key":          func(it *idempotency.Item) { it.Key = idempotency.DeliveryKey(uuid.New(), "") },
+		"no key":          func(it *idempotency.Item) { it.Key = idempotency.Key{} },
 		"no hash":         func(it *idempotency.Item) { it.Hash = idempotency.Hash{} },
 		"no id":           func(it *idempotency.Item) { it.ID = uuid.Nil },
 		"no token":        func(it *idempotency.Item) { it.Token = uuid.Nil },

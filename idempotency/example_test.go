@@ -56,7 +56,7 @@ func Example_webhookDoor() {
 
 	receive := func(deliveryID, body string) (answer string, err error) {
 		who := idempotency.Mint() // once per delivery received, the same if the transaction is repeated
-		ref := idempotency.Ref{Organization: organization(), Scope: scope, Key: idempotency.DeliveryKey(job, deliveryID)}
+		ref := idempotency.Ref{Organization: organization(), Scope: scope, Key: must(idempotency.DeliveryKey(job, deliveryID))}
 		content := idempotency.Content([]byte(body), "webhook_delivery_attempt") // what the vendor changes on a retry
 		err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			in := keys.In(tx)
@@ -242,7 +242,7 @@ func ExampleService_NewEffects() {
 		who := idempotency.Mint()
 		body := `{"event_id":"` + id + `"}`
 		items = append(items, idempotency.Item{
-			Ref:      idempotency.Ref{Organization: organization(), Scope: scope, Key: idempotency.DeliveryKey(organization(), id)},
+			Ref:      idempotency.Ref{Organization: organization(), Scope: scope, Key: must(idempotency.DeliveryKey(organization(), id))},
 			Hash:     idempotency.Content([]byte(body)).Current(),
 			ID:       who.ID,
 			Token:    who.Token,

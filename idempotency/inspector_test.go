@@ -67,7 +67,7 @@ func TestKeysAreListedByOrganizationScopeAndPrefix(t *testing.T) {
 	inspect := idempotency.NewInspector(b.pool)
 	for _, key := range []string{"a_1", "a%2", "ab", "b"} {
 		scope := "tool.x"
-		b.own(idempotency.Ref{Organization: b.org, Scope: mustScope(t, scope), Key: idempotency.DeliveryKey(job(), key)}, content("1"))
+		b.own(idempotency.Ref{Organization: b.org, Scope: mustScope(t, scope), Key: idempotency.MustKey(idempotency.DeliveryKey(job(), key))}, content("1"))
 	}
 	b.own(b.ref("tool.a", "k"), content("1"))
 	b.own(idempotency.Ref{Organization: uuid.New(), Scope: mustScope(t, "tool.x"), Key: mustKey(t, "k")}, content("1"))

@@ -30,6 +30,15 @@ type Key struct{ text string }
 // String is the key as it is stored.
 func (k Key) String() string { return k.text }
 
+// MustKey returns what a builder made, and panics on its error: MustKey(NewKey("sync", "contacts")). It is for keys that
+// the program's text fixes, never for a key with a part from outside.
+func MustKey(k Key, err error) Key {
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
 // NewKey joins the parts with colons. Colons, percent signs and what cannot be stored are
 // percent-escaped in the parts; a key that becomes too long is replaced by its digest. An empty part
 // wraps ErrKey: it is a missing one, and all callers that miss it would meet.
@@ -50,20 +59,22 @@ func NewKey(parts ...string) (Key, error) {
 	return Key{bounded(b.String(), MaxKey)}, nil
 }
 
+var errDelivery = fmt.Errorf("%w: a delivery needs a job and an id", ErrKey)
+
 // DeliveryKey is the key of a vendor's delivery: the job that was called, a slash, and the vendor's id of
 // the delivery with what cannot be stored percent-escaped; an id that is too long is replaced by its
-// digest. An empty id gives the zero Key, which every call refuses.
-func DeliveryKey(job uuid.UUID, vendorID string) Key {
-	if vendorID == "" {
-		return Key{}
+// digest. Without a job or an id it wraps ErrKey.
+func DeliveryKey(job uuid.UUID, vendorID string) (Key, error) {
+	if job == uuid.Nil || vendorID == "" {
+		return Key{}, errDelivery
 	}
 	prefix := job.String() + "/"
 	if clean(vendorID, "") && len(vendorID) <= MaxKey-len(prefix) && !strings.HasPrefix(vendorID, digested) {
-		return Key{prefix + vendorID}
+		return Key{prefix + vendorID}, nil
 	}
 	var b strings.Builder
 	escape(&b, vendorID, "")
-	return Key{prefix + bounded(b.String(), MaxKey-len(prefix))}
+	return Key{prefix + bounded(b.String(), MaxKey-len(prefix))}, nil
 }
 
 // ToolKey is the key of a tool's write: job, step and tool, for example job_17:3:refund. The step is the

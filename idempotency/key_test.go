@@ -16,6 +16,10 @@ import (
 
 func job() uuid.UUID { return uuid.MustParse("0192c1f0-0000-7000-8000-000000000001") }
 
+func deliveryKey(id string) idempotency.Key {
+	return idempotency.MustKey(idempotency.DeliveryKey(job(), id))
+}
+
 func TestKeysAreSpelledForPeople(t *testing.T) {
 	t.Parallel()
 	tool, err := idempotency.ToolKey("job_17", 3, "refund")
@@ -36,14 +40,13 @@ func TestKeysAreSpelledForPeople(t *testing.T) {
 	}
 	const id = "0192c1f0-0000-7000-8000-000000000001/"
 	for got, want := range map[idempotency.Key]string{
-		tool:                                    "job_17:3:refund",
-		client:                                  "anonymous:abc",
-		mustKey(t, "a:b", "100%", "x\ny"):       "a%3Ab:100%25:x%0Ay",
-		mustKey(t, "é", " x "):                  "é: x ",
-		idempotency.DeliveryKey(job(), "evt_1"): id + "evt_1",
-		idempotency.DeliveryKey(job(), "a/b:c d"):     id + "a/b:c d",
-		idempotency.DeliveryKey(job(), "50%\x00\xff"): id + "50%25%00%FF",
-		idempotency.DeliveryKey(job(), ""):            "",
+		tool:                              "job_17:3:refund",
+		client:                            "anonymous:abc",
+		mustKey(t, "a:b", "100%", "x\ny"): "a%3Ab:100%25:x%0Ay",
+		mustKey(t, "é", " x "):            "é: x ",
+		deliveryKey("evt_1"):              id + "evt_1",
+		deliveryKey("a/b:c d"):            id + "a/b:c d",
+		deliveryKey("50%\x00\xff"):        id + "50%25%00%FF",
 	} {
 		if got.String() != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -58,7 +61,7 @@ func TestNoTwoInputsGiveOneKey(t *testing.T) {
 	t.Parallel()
 	digest := strings.Repeat("0", 64)
 	long := strings.Repeat("x", 600)
-	longer := idempotency.DeliveryKey(job(), long).String()
+	longer := deliveryKey(long).String()
 	ids := []string{
 		"a", "A", "a ", " a", "é", "e\u0301", "%", "%25", "\x00", "%00", "\\x00", "\xff", "%FF", "\xc3", "%C3", "\u00ff",
 		"\ufffd", "\x7f", "/", "sha256:" + digest, "%73ha256:" + digest, "sha256%3A" + digest, "\x73ha256:",
@@ -69,7 +72,7 @@ func TestNoTwoInputsGiveOneKey(t *testing.T) {
 	ids = slices.Compact(ids)
 	keys := map[string]string{}
 	for _, id := range ids {
-		k := idempotency.DeliveryKey(job(), id).String()
+		k := deliveryKey(id).String()
 		if other, taken := keys[k]; taken {
 			t.Errorf("%.40q and %.40q are both %.80q", id, other, k)
 		}
@@ -104,7 +107,11 @@ func FuzzDeliveryKeys(f *testing.F) {
 	f.Add("sha256:x", "%73ha256:x")
 	f.Add(strings.Repeat("x", 500), strings.Repeat("\xff", 170))
 	f.Fuzz(func(t *testing.T, a, b string) {
-		ka, kb := idempotency.DeliveryKey(job(), a), idempotency.DeliveryKey(job(), b)
+		ka, errA := idempotency.DeliveryKey(job(), a)
+		kb, errB := idempotency.DeliveryKey(job(), b)
+		if errors.Is(errA, idempotency.ErrKey) != (a == "") || errors.Is(errB, idempotency.ErrKey) != (b == "") {
+			t.Errorf("%q and %q: %v and %v", a, b, errA, errB)
+		}
 		if (a == b) != (ka == kb) {
 			t.Errorf("%q and %q: %q and %q", a, b, ka, kb)
 		}
@@ -139,6 +146,8 @@ func TestAMissingPartIsNoKey(t *testing.T) {
 		"no step":       func() (idempotency.Key, error) { return idempotency.ToolKey("job", -1, "refund") },
 		"no call step":  func() (idempotency.Key, error) { return idempotency.ToolCallKey("job", -1, "refund", nil) },
 		"no choice":     func() (idempotency.Key, error) { return idempotency.ClientKey(idempotency.Principal{Subject: "u"}, "") },
+		"no delivery":   func() (idempotency.Key, error) { return idempotency.DeliveryKey(job(), "") },
+		"nil job":       func() (idempotency.Key, error) { return idempotency.DeliveryKey(uuid.Nil, "evt_1") },
 		"no subject": func() (idempotency.Key, error) {
 			return idempotency.ClientKey(idempotency.Principal{Actors: []string{"agent"}}, "k")
 		},
@@ -149,6 +158,31 @@ func TestAMissingPartIsNoKey(t *testing.T) {
 		if k, err := build(); !errors.Is(err, idempotency.ErrKey) || k != (idempotency.Key{}) {
 			t.Errorf("%s: %q, %v", name, k, err)
 		}
+	}
+}
+
+// What is wired at the start of a program stops it there.
+func TestWhatIsWiredMayPanic(t *testing.T) {
+	t.Parallel()
+	if got := idempotency.MustScope("tool.refund"); got != mustScope(t, "tool.refund") {
+		t.Errorf("got the scope %s", got)
+	}
+	if got := idempotency.MustKey(idempotency.NewKey("sync", "contacts")); got.String() != "sync:contacts" {
+		t.Errorf("got the key %s", got)
+	}
+	for name, wire := range map[string]func(){
+		"a scope without a retention": func() { idempotency.MustScope("run.start") },
+		"a key without a part":        func() { idempotency.MustKey(idempotency.NewKey("sync", "")) },
+	} {
+		func() {
+			defer func() {
+				err, _ := recover().(error)
+				if !errors.Is(err, idempotency.ErrScope) && !errors.Is(err, idempotency.ErrKey) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}()
+			wire()
+		}()
 	}
 }
 

@@ -58,6 +58,15 @@ func NewScope(name string) (Scope, error) {
 	return Scope{name, d}, nil
 }
 
+// MustScope is NewScope for the start of a program, and panics where that answers an error.
+func MustScope(name string) Scope {
+	s, err := NewScope(name)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
 // String is the scope's name.
 func (s Scope) String() string { return s.name }
 

@@ -57,9 +57,11 @@ func (r *redriver) readKey(ctx context.Context, p *redrivePart, provider string)
 	if err != nil {
 		return err
 	}
-	found, err := r.keys.Read(ctx, idempotency.Ref{
-		Organization: p.item.Organization, Scope: r.scopes[provider], Key: idempotency.DeliveryKey(p.item.Job, p.item.VendorID),
-	}, hash)
+	key, err := idempotency.DeliveryKey(p.item.Job, p.item.VendorID)
+	if err != nil {
+		return err
+	}
+	found, err := r.keys.Read(ctx, idempotency.Ref{Organization: p.item.Organization, Scope: r.scopes[provider], Key: key}, hash)
 	p.key = found.Kind
 	return err
 }
@@ -98,9 +100,12 @@ SELECT delivery_key, id
 	var keys []string
 	for _, u := range unknown {
 		if u.outcome == "" && u.item.VendorID != "" {
-			key := idempotency.DeliveryKey(u.item.Job, u.item.VendorID).String()
-			byKey[key] = append(byKey[key], u)
-			keys = append(keys, key)
+			key, err := idempotency.DeliveryKey(u.item.Job, u.item.VendorID)
+			if err != nil {
+				return err
+			}
+			byKey[key.String()] = append(byKey[key.String()], u)
+			keys = append(keys, key.String())
 		}
 	}
 	if len(keys) == 0 {

@@ -115,10 +115,13 @@ func (l *ledger) refs(a *act) map[string]keyed {
 	for _, d := range c.Deliveries(l.vendors[c.Provider]) {
 		job := l.jobOf(c, d.Tenant)
 		hash, err := idempotency.ParseHash(d.Hash)
-		if err != nil || d.VendorID == "" || job == nil {
+		if err != nil || job == nil {
 			continue
 		}
-		key := idempotency.DeliveryKey(job.ID, d.VendorID)
+		key, err := idempotency.DeliveryKey(job.ID, d.VendorID)
+		if err != nil {
+			continue // it has no id
+		}
 		refs[key.String()] = keyed{idempotency.Ref{Organization: job.Organization, Scope: scope, Key: key}, hash}
 	}
 	return refs

@@ -55,13 +55,19 @@ func (r *row) body() (body []byte, contentEncoding string) {
 	return r.entry.work.Request.Body, r.entry.work.Request.ContentEncoding
 }
 
+// key is the delivery's key. It has a job and an id; NewEffects refuses an item without a key.
+func (r *row) key() idempotency.Key {
+	key, _ := idempotency.DeliveryKey(r.item.Job, r.vendorID())
+	return key
+}
+
 // item is the row's key in the plane. The claim completes with the delivery's id.
 func (b *Inbox) item(r *row) idempotency.Item {
 	return idempotency.Item{
 		Ref: idempotency.Ref{
 			Organization: r.item.Organization,
 			Scope:        b.scopes[r.provider()],
-			Key:          idempotency.DeliveryKey(r.item.Job, r.vendorID()),
+			Key:          r.key(),
 		},
 		Hash:     r.hash,
 		ID:       r.mint(providers.ClaimID),
@@ -99,7 +105,7 @@ func (b *Inbox) keep(r *row, reason drops.Reason, detail string) bool {
 		ReceivedAt:     req.ReceivedAt,
 	}
 	if r.item.Job != uuid.Nil && reason != drops.Malformed {
-		r.drop.DeliveryKey = idempotency.DeliveryKey(r.item.Job, r.vendorID()).String()
+		r.drop.DeliveryKey = r.key().String()
 	}
 	if r.kept.Body {
 		r.drop.Headers = headersJSON(req.Headers)

@@ -105,7 +105,7 @@ func TestSettlingHasSettingsOfItsOwn(t *testing.T) {
 func (w *world) claimed(item providers.Item) {
 	w.t.Helper()
 	w.settle(w.request(item))
-	key := idempotency.DeliveryKey(item.Job, item.VendorID).String()
+	key := idempotency.MustKey(idempotency.DeliveryKey(item.Job, item.VendorID)).String()
 	w.exec(`DELETE FROM agent.webhook_deliveries WHERE delivery_key = $1`, key)
 	w.exec(`TRUNCATE public.seen`)
 	w.exec(`UPDATE agent.idempotency_keys SET status = 'processing', resource_type = NULL, resource_id = NULL,

@@ -19,28 +19,29 @@ const root = "../.."
 // takes the nearest folder above it that ends with an asterisk. A new package has to be entered here,
 // which is the moment to think about its place.
 var mayImport = map[string][]string{
-	"internal/canonical": {},
-	"idempotency":        {"internal/canonical"},
-	"idempotency/*":      {"idempotency"},
-	"drops":              {},
-	"jobs":               {},
-	"configs":            {"internal/dsn", "internal/files"},
-	"migrations":         {"internal/pg"},
-	"internal/inbox":     {"idempotency", "drops", "jobs", "providers"},
-	"providers":          {"jobs", "drops", "internal/canonical"},
-	"providers/*":        {"providers", "jobs", "drops", "internal/canonical"},
-	"internal/devdb":     {"migrations", "internal/files", "internal/pg"},
-	"internal/dsn":       {},
-	"internal/pg":        {"internal/dsn"},
-	"internal/capture":   {"drops", "jobs", "providers", "internal/files", "internal/safetext", "internal/scrub"},
-	"internal/scrub":     {},
-	"internal/doctor":    {"internal/capture", "providers"},
-	"internal/files":     {},
-	"internal/logsink":   {},
-	"internal/safetext":  {},
-	"internal/tools/*":   {},
-	"cmd/*":              {"*"},
-	"test/*":             {"*"},
+	"internal/canonical":          {},
+	"idempotency":                 {"internal/canonical"},
+	"idempotency/*":               {"idempotency"},
+	"idempotency/idempotencytest": {"internal/devdb"},
+	"drops":                       {},
+	"jobs":                        {},
+	"configs":                     {"internal/dsn", "internal/files"},
+	"migrations":                  {"internal/pg"},
+	"internal/inbox":              {"idempotency", "drops", "jobs", "providers"},
+	"providers":                   {"jobs", "drops", "internal/canonical"},
+	"providers/*":                 {"providers", "jobs", "drops", "internal/canonical"},
+	"internal/devdb":              {"migrations", "internal/files", "internal/pg"},
+	"internal/dsn":                {},
+	"internal/pg":                 {"internal/dsn"},
+	"internal/capture":            {"drops", "jobs", "providers", "internal/files", "internal/safetext", "internal/scrub"},
+	"internal/scrub":              {},
+	"internal/doctor":             {"internal/capture", "providers"},
+	"internal/files":              {},
+	"internal/logsink":            {},
+	"internal/safetext":           {},
+	"internal/tools/*":            {},
+	"cmd/*":                       {"*"},
+	"test/*":                      {"*"},
 }
 
 // testsToo is what the tests of every package may import besides.
@@ -48,15 +49,16 @@ var testsToo = []string{"internal/devdb", "migrations"}
 
 // testsOf is what the tests of one package may import besides.
 var testsOf = map[string][]string{
-	"internal/inbox":   {"internal/canonical", "providers/nylas"}, // fingerprints as the gate hands them over
-	"internal/capture": {"providers/nylas", "providers/slack"},    // captures are what the vendors make of them
-	"internal/doctor":  {"providers/nylas", "providers/slack"},    // and a signature is theirs
+	"internal/inbox":              {"internal/canonical", "providers/nylas"}, // fingerprints as the gate hands them over
+	"internal/capture":            {"providers/nylas", "providers/slack"},    // captures are what the vendors make of them
+	"internal/doctor":             {"providers/nylas", "providers/slack"},    // and a signature is theirs
+	"idempotency/idempotencytest": {"idempotency"},                           // whose keys time passes for
 }
 
 // mayUse says which packages may import a module of others; "tests" means those of any package.
 var mayUse = map[string][]string{
 	"github.com/labstack/echo/v4": {"providers", "cmd/*", "test/*", "tests"},
-	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "jobs", "drops", "migrations", "internal/inbox", "internal/devdb", "internal/pg", "cmd/*", "test/*", "tests"},
+	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "migrations", "internal/inbox", "internal/devdb", "internal/pg", "cmd/*", "test/*", "tests"},
 	"github.com/slack-go/slack":   {"providers/slack", "test/*", "tests"},
 	"github.com/pressly/goose/v3": {"migrations"},
 	"github.com/spf13/cobra":      {"cmd/*"},

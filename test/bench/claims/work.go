@@ -67,7 +67,7 @@ func (b *bench) refs(known bool, at, size int) []idempotency.Ref {
 		} else {
 			id = uuid.NewString()
 		}
-		refs[i] = idempotency.Ref{Organization: b.org, Scope: b.scope, Key: idempotency.DeliveryKey(b.job, id)}
+		refs[i] = idempotency.Ref{Organization: b.org, Scope: b.scope, Key: idempotency.MustKey(idempotency.DeliveryKey(b.job, id))}
 	}
 	return refs
 }

@@ -118,8 +118,8 @@ func TestConfigCheckTriesWhatServeDoes(t *testing.T) {
 			[]string{`ALTER TABLE agent.webhook_deliveries DROP CONSTRAINT webhook_deliveries_body_check`}, []string{"a delivery cannot be stored", "webhook_deliveries_body_check"}},
 		{"a drop cannot be kept", `ALTER TABLE agent.webhook_drops ADD CHECK (reason = '')`,
 			[]string{`ALTER TABLE agent.webhook_drops DROP CONSTRAINT webhook_drops_reason_check`}, []string{"a delivery cannot be stored", "webhook_drops_reason_check"}},
-		{"sources cannot be read", `ALTER TABLE agent.provider_sources RENAME COLUMN name TO title`,
-			[]string{`ALTER TABLE agent.provider_sources RENAME COLUMN title TO name`}, []string{`column "name" does not exist`}},
+		{"jobs cannot be read", `ALTER TABLE agent.provider_jobs RENAME COLUMN fallback TO other`,
+			[]string{`ALTER TABLE agent.provider_jobs RENAME COLUMN other TO fallback`}, []string{`column "fallback" does not exist`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			execOn(t, url, tt.spoil)

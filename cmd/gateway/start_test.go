@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -192,6 +193,14 @@ func TestServeWaitsForPostgreSQL(t *testing.T) {
 	}
 	if err := startServing(t, url, "GATEWAY_WAIT_FOR_POSTGRES=false").refused(); statusOf(err) != exitUnreachable {
 		t.Errorf("told not to wait: %v", err)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if err := startServing(t, url, "GATEWAY_LISTEN="+taken.Addr().String()).refused(); statusOf(err) != exitConfig {
+		t.Errorf("an address that is taken: %v, want it at once", err)
 	}
 
 	s := startServing(t, url)

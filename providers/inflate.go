@@ -58,6 +58,12 @@ func gzipLayers(encoding string) (layers int, err error) {
 	return layers, nil
 }
 
+// Compressed reports whether a Content-Encoding says that the body is compressed, in whatever way.
+func Compressed(encoding string) bool {
+	layers, err := gzipLayers(encoding)
+	return err != nil || layers > 0
+}
+
 func gunzip(body []byte, limit int64) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {

@@ -392,6 +392,17 @@ func TestContentEncodingIsReadLeniently(t *testing.T) {
 	}
 }
 
+func TestCompressedTellsCodingsFromCharsets(t *testing.T) {
+	t.Parallel()
+	for encoding, want := range map[string]bool{
+		"": false, "UTF-8": false, "identity": false, " , none": false, "gzip": true, "utf-8, x-gzip": true, "br": true, "gzip, gzip, gzip": true,
+	} {
+		if got := providers.Compressed(encoding); got != want {
+			t.Errorf("%q: %v, want %v", encoding, got, want)
+		}
+	}
+}
+
 func zipped(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer

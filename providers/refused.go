@@ -39,7 +39,7 @@ const refusalsEvery = time.Second
 func newRefusals(reg prometheus.Registerer, log *slog.Logger) *refusals {
 	r := &refusals{log: log, counts: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "gateway_requests_refused_total",
-		Help: "Requests that reached no provider's route: an unknown path or method, headers over 16 KiB, no HTTP/1.",
+		Help: "Requests that reached no provider's route: an unknown path or method, headers over 20 KiB, no HTTP/1.",
 	}, []string{"reason"})}
 	for _, reason := range []refusal{refusedPath, refusedHeaders, refusedProtocol} {
 		r.counts.WithLabelValues(string(reason))

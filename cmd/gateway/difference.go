@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
+
+	"webhook-gateway/internal/form"
 )
 
 // difference is a place at which two bodies differ.
@@ -76,12 +77,15 @@ func leavesOf(body []byte) map[string]string {
 		walk(leaves, "", value)
 		return leaves
 	}
-	form, err := url.ParseQuery(string(body))
-	if err != nil || bytes.ContainsAny(body, "\x00\n") {
+	if bytes.ContainsAny(body, "\x00\n") {
 		leaves["(the whole body)"] = string(body)
 		return leaves
 	}
-	for name, values := range form {
+	fields := make(map[string][]string)
+	for name, value := range form.Fields(body) {
+		fields[form.Unescape(name)] = append(fields[form.Unescape(name)], form.Unescape(value))
+	}
+	for name, values := range fields {
 		for i, text := range values {
 			path := member("", name)
 			if len(values) > 1 {

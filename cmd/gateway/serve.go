@@ -243,7 +243,7 @@ func (g *gateway) publicServer() *http.Server {
 		ReadTimeout:       10*time.Second + g.cfg.ReadTimeout, // for what no route takes
 		WriteTimeout:      g.cfg.ReadTimeout + g.cfg.SettleTimeout + 10*time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
+		MaxHeaderBytes:    16 << 10, // the server reads 4 KiB more
 		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
 	}
 }

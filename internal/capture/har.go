@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"webhook-gateway/providers"
 )
 
 // What an archive may hold at most. Its other entries, however many, take no memory.
@@ -215,7 +217,7 @@ func harBody(m *Message, text, encoding string, fields bool) ([]byte, error) {
 	if text == "" && fields {
 		return nil, errors.New("the archive has the fields of its form and not the text, which can be written in several ways")
 	}
-	if m.value("Content-Encoding") != "" && !strings.EqualFold(m.value("Content-Encoding"), "identity") {
+	if providers.Compressed(m.value("Content-Encoding")) {
 		return nil, errors.New("its body is compressed, which HAR cannot hold; record a raw HTTP message")
 	}
 	if strings.ContainsRune(text, '\uFFFD') {

@@ -102,7 +102,7 @@ func TestAnArchiveIsReadWhereItKeptTheBytes(t *testing.T) {
 		entry("GET", "", "", 0),
 		entry("POST", "", `,"postData":{"mimeType":"application/json","text":"{\"a\":\"\u00e9\"}"}`, 10),
 		entry("POST", `,{"name":"content-encoding","value":"gzip"}`, fmt.Sprintf(`,"postData":{"text":%q,"encoding":"base64"}`, base64.StdEncoding.EncodeToString(gzipped)), len(gzipped)),
-		entry("POST", "", `,"postData":{"text":"x"}`, -1),
+		entry("POST", `,{"name":"content-encoding","value":"UTF-8"}`, `,"postData":{"text":"x"}`, -1),
 	))
 	if err != nil || len(list) != 3 {
 		t.Fatal(len(list), err)

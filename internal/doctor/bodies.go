@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/form"
 )
 
 const (
@@ -78,10 +79,7 @@ func forms(body []byte) []variant {
 	var encoded, spaced []string
 	for _, field := range strings.Split(text, "&") {
 		name, raw, _ := strings.Cut(field, "=")
-		value, err := url.QueryUnescape(raw)
-		if err != nil {
-			return list
-		}
+		value := form.Unescape([]byte(raw))
 		encoded = append(encoded, name+"="+url.QueryEscape(value))
 		spaced = append(spaced, name+"="+strings.ReplaceAll(url.QueryEscape(value), "+", "%20"))
 	}

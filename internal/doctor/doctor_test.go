@@ -151,6 +151,7 @@ func damagedBodies(t *testing.T) []damage {
 		{"bytes replaced", request{"slack", current, "{\"a\":\"\xff\"}", "{\"a\":\"\uFFFD\"}", 0, nil, nil}, false, []Code{LostBytes}},
 		{"a string of the body", request{"slack", current, `{"a":1}`, `"{\"a\":1}"`, 0, nil, nil}, true, []Code{QuotedBody}},
 		{"the payload without its form", request{"slack", current, "payload=%7B%22type%22%3A%22shortcut%22%7D", `{"type":"shortcut"}`, 0, nil, nil}, true, []Code{PayloadAlone}},
+		{"a byte flipped beside a charset", request{"slack", current, slackBody, strings.Replace(slackBody, "Ev1", "Ev2", 1), 0, nil, []capture.Header{{"Content-Encoding", "UTF-8"}}}, false, []Code{Unknown}},
 		{"a byte flipped", request{"slack", current, slackBody, strings.Replace(slackBody, "Ev1", "Ev2", 1), 0, nil, nil}, false, []Code{Unknown}},
 	}
 }

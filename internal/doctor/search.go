@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"webhook-gateway/providers"
 )
 
 // maxPaired bounds a body that is tried with two changes at once.
@@ -224,9 +226,9 @@ func (c Case) secretsLike() []variant {
 func (c Case) suspect(d *Diagnosis) {
 	content := c.Capture.Content
 	zipped := len(content) > 1 && content[0] == 0x1f && content[1] == 0x8b
-	encoding := strings.ToLower(strings.TrimSpace(c.Capture.Value("Content-Encoding")))
+	encoding := c.Capture.Value("Content-Encoding")
 	switch {
-	case encoding != "" && encoding != "identity" && !zipped:
+	case providers.Compressed(encoding) && !zipped:
 		d.cause(Inflated, false, "Content-Encoding says %s and the body is not compressed: something inflated it, and the compressed bytes are what was signed", shown(encoding))
 	case utf8.Valid(content) && strings.ContainsRune(string(content), utf8.RuneError):
 		d.cause(LostBytes, false, "the body holds replacement characters: it was read as text, and bytes of it were lost")

@@ -18,6 +18,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"webhook-gateway/internal/form"
 )
 
 // The reasons why a body cannot be scrubbed.
@@ -155,10 +157,7 @@ func editForm(body []byte, edit func(string, place) string) ([]byte, error) {
 	fields := strings.Split(string(body), "&")
 	for i, field := range fields {
 		name, raw, ok := strings.Cut(field, "=")
-		value, err := url.QueryUnescape(raw)
-		if err != nil {
-			return nil, ErrNoText
-		}
+		value := form.Unescape([]byte(raw))
 		if !ok || value == "" {
 			continue
 		}

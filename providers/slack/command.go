@@ -9,7 +9,7 @@ import (
 )
 
 // command reads a slash command, or whatever else a form without a payload is.
-func command(f form) (providers.Delivery, error) {
+func command(f fields) (providers.Delivery, error) {
 	for _, name := range []string{"team_id", "enterprise_id", "is_enterprise_install", "api_app_id"} {
 		if len(f[name]) > 1 {
 			return providers.Delivery{}, fmt.Errorf("%w: %s is repeated", providers.ErrMalformed, name)
@@ -34,7 +34,7 @@ func command(f form) (providers.Delivery, error) {
 
 // commandID is the command's trigger or, where it has none, its response_url: hashed, because whoever has
 // that URL may answer in the user's channel.
-func commandID(f form) string {
+func commandID(f fields) string {
 	if trigger := f.only("trigger_id"); trigger != "" {
 		return trigger
 	}

@@ -50,15 +50,15 @@ func (p *Provider) parse(contentType string, body []byte) (providers.Delivery, e
 	if looksLikeJSON(body) {
 		return p.parseJSON(body, content)
 	}
-	form, err := parseForm(contentType, body)
+	fields, err := parseForm(contentType, body)
 	if err != nil {
 		return providers.Delivery{}, err
 	}
 	// Slack is not known to repeat a form, so its content is its bytes.
-	payloads := form["payload"]
+	payloads := fields["payload"]
 	switch len(payloads) {
 	case 0:
-		d, err := command(form)
+		d, err := command(fields)
 		d.Hash = canonical.Raw(body)
 		return d, err
 	case 1:
@@ -121,8 +121,8 @@ func (*Provider) Probe(contentType string, body []byte) bool {
 	if looksLikeJSON(body) {
 		return false
 	}
-	form, err := parseForm(contentType, body)
-	return err == nil && slices.Equal(form["ssl_check"], []string{"1"})
+	fields, err := parseForm(contentType, body)
+	return err == nil && slices.Equal(fields["ssl_check"], []string{"1"})
 }
 
 // looksLikeJSON reports whether a body begins as Slack's JSON does and none of its forms can.

@@ -399,3 +399,22 @@ func TestOutcomesCarryTheDatabasesIdeaOfWhatIsLeft(t *testing.T) {
 		t.Errorf("%s left of %s", o.RetryAfter, lease)
 	}
 }
+
+// A claim that is repeated under its Identity after another worker has had the key is a reclaim, although the row is the
+// one that it made.
+func TestARepeatedClaimKnowsOfAReclaim(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r, who := b.ref("tool.email.send", "k"), idempotency.Mint()
+	for attempt, reclaimed := range []bool{false, false, true, true} {
+		if attempt == 2 {
+			b.pass(lease)
+			b.own(r, content("1"))
+			b.pass(lease)
+		}
+		o, err := b.keys.ClaimAs(t.Context(), who, r, content("1"), lease)
+		if err != nil || o.Kind != idempotency.Claimed || o.Claim.Reclaimed != reclaimed {
+			t.Errorf("attempt %d: %+v, %v, want reclaimed %v", attempt, o, err, reclaimed)
+		}
+	}
+}

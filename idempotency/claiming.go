@@ -100,7 +100,7 @@ func (c *claiming) own(ctx context.Context, rec *record, started time.Time) (o O
 		Kind: Claimed,
 		Claim: &Claim{
 			Ref: c.ref, Identity: rec.Identity,
-			Reclaimed: rec.ID != c.terms.ID, // a reclaim keeps the id of the row
+			Reclaimed: rec.ID != c.terms.ID, // a reclaim never has the id that it brought
 			Deadline:  started.Add(rec.Remaining),
 		},
 		ref: c.ref,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/idempotency"
@@ -86,6 +87,19 @@ func TestACompletionWaitsForALock(t *testing.T) {
 	}
 }
 
+// What another attempt cannot change is told at once.
+func TestAnErrorThatStaysEndsAFinish(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c := b.own(b.ref("tool.x", "k"), content("1"))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := b.keys.Finish(ctx, c, idempotency.Answer{})
+	if !errors.Is(err, idempotency.ErrEmptyAnswer) || strings.Contains(err.Error(), "in time") {
+		t.Errorf("got %v, want ErrEmptyAnswer after one attempt", err)
+	}
+}
+
 func TestAFailureIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -108,6 +122,14 @@ func TestAFailureIsAnAnswer(t *testing.T) {
 	if calls != 1 {
 		t.Errorf("%d effects", calls)
 	}
+	// Inside another error it is no answer.
+	wrapped := task[int](b.ref("tool.x", "wrapped"))
+	if _, err := idempotency.Do(t.Context(), b.keys, wrapped, func(context.Context, *idempotency.Claim) (int, error) {
+		return 0, fmt.Errorf("send: %w", want)
+	}); !errors.Is(err, want) {
+		t.Errorf("got %v", err)
+	}
+	b.want(b.read(wrapped.Ref, content("1")), idempotency.Processing)
 	// The same for a caller that ends its claim by itself.
 	r := b.ref("tool.x", "direct")
 	b.complete(b.own(r, content("1")), idempotency.FailureAnswer(want))
@@ -480,6 +502,20 @@ func TestRetryable(t *testing.T) {
 	} {
 		if _, ok := idempotency.Retryable(err); ok {
 			t.Errorf("%s is retryable", name)
+		}
+	}
+}
+
+// The classes of PostgreSQL's errors: https://www.postgresql.org/docs/15/errcodes-appendix.html
+func TestRetryableByCode(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]bool{
+		"08006": true, "25006": true, "40001": true, "40P01": true, "53100": true, "53300": true, "55P03": true,
+		"57P01": true, "57014": true, "58030": true, "XX000": true,
+		"22P02": false, "23505": false, "23514": false, "28P01": false, "42501": false, "42P01": false,
+	} {
+		if _, ok := idempotency.Retryable(&pgconn.PgError{Code: code}); ok != want {
+			t.Errorf("%s is retryable: %v, want %v", code, ok, want)
 		}
 	}
 }

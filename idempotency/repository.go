@@ -98,15 +98,20 @@ func (r *repository) get(ctx context.Context, ref Ref) (*record, error) {
 
 const reclaimSQL = `
 	UPDATE agent.idempotency_keys
-	   SET lease_token = $3, claimed_at = clock_timestamp(), lease_expires_at = clock_timestamp() + $4::interval,
+	   SET id = $6, lease_token = $3, claimed_at = clock_timestamp(), lease_expires_at = clock_timestamp() + $4::interval,
 	       retain_until = greatest(retain_until, clock_timestamp() + $5::interval)
 	 WHERE id = $1 AND lease_token = $2 AND status = 'processing' AND lease_expires_at <= clock_timestamp()
 	RETURNING ` + recordColumns
 
 // reclaim moves a passed lease from the token that the caller saw to its own. Nil: another worker was
-// faster, or the claim ended. It never shortens the retention.
+// faster, or the claim ended. It never shortens the retention. The row keeps its id, by which a reclaim is told from a
+// claim, unless the caller made the row itself, by an earlier claim under the same Identity: then it gets another one.
 func (r *repository) reclaim(ctx context.Context, seen Identity, t terms) (*record, error) {
-	return r.change(ctx, reclaimSQL, seen.ID, seen.Token, t.Token, t.Lease, t.Retention)
+	id := seen.ID
+	if id == t.ID {
+		id = Mint().ID
+	}
+	return r.change(ctx, reclaimSQL, seen.ID, seen.Token, t.Token, t.Lease, t.Retention, id)
 }
 
 const takeOverSQL = `

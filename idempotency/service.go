@@ -118,7 +118,8 @@ func (s *Service) Claim(ctx context.Context, r Ref, f Fingerprint, lease time.Du
 }
 
 // ClaimAs is Claim under an Identity that the caller minted, for a caller that may have to repeat the
-// claim after an uncertain COMMIT of its own. What such a repeat finds done is Completed and Own.
+// claim after an uncertain COMMIT of its own. What such a repeat finds done is Completed and Own. Outside a transaction
+// an Identity is spent when ctx ends during the call: what the call won is given back, later.
 func (s *Service) ClaimAs(ctx context.Context, who Identity, r Ref, f Fingerprint, lease time.Duration) (Outcome, error) {
 	if err := validate(r, f); err != nil {
 		return Outcome{}, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/idempotency"
@@ -69,6 +70,10 @@ func TestNoAnswerBeforeTheStandbyHasIt(t *testing.T) {
 	ref := func(key string) idempotency.Ref { return r.ref("webhook.nylas", key) }
 	held, ended := r.own(ref("held"), content("1")), r.own(ref("ended"), content("1"))
 	released, many := r.own(ref("released"), content("1")), r.own(ref("many"), content("1"))
+	weak := idempotency.MustService(open(t, r.url, func(c *pgxpool.Config) {
+		idempotency.WatchCommits(c.ConnConfig)
+		c.ConnConfig.RuntimeParams["synchronous_commit"] = "local"
+	}), idempotency.Options{})
 	r.stopStandby()
 	stop := r.cancelWaits()
 
@@ -93,6 +98,11 @@ func TestNoAnswerBeforeTheStandbyHasIt(t *testing.T) {
 			return r.keys.CompleteMany(ctx, []idempotency.Ending{{Claim: many, Answer: response(`1`)}})
 		}},
 		{"Release", func() (any, error) { return r.keys.Release(ctx, released) }},
+		{"InTx", func() (any, error) {
+			return idempotency.InTx(ctx, r.keys, idempotency.Task[int]{Ref: ref("rows"), Content: content("1"), Lease: lease},
+				func(context.Context, pgx.Tx, *idempotency.Claim) (int, error) { return 1, nil })
+		}},
+		{"Claim where synchronous_commit is local", func() (any, error) { return weak.Claim(ctx, ref("ended"), content("1"), lease) }},
 	} {
 		if answered, err := tt.call(); err == nil {
 			t.Errorf("%s answers %+v before the standby has it", tt.name, answered)

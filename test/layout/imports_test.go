@@ -64,10 +64,11 @@ var mayUse = map[string][]string{
 	"github.com/pressly/goose/v3": {"migrations"},
 	"github.com/spf13/cobra":      {"cmd/*"},
 	// What serves tests stays out of the binary.
-	"testing":                  {"test/*", "tests"},
-	"pgregory.net/rapid":       {"test/*", "tests"},
-	"github.com/google/go-cmp": {"test/*", "tests"},
-	"go.uber.org/goleak":       {"test/*", "tests"},
+	"testing":                           {"test/*", "tests"},
+	"pgregory.net/rapid":                {"test/*", "tests"},
+	"github.com/google/go-cmp":          {"test/*", "tests"},
+	"go.uber.org/goleak":                {"test/*", "tests"},
+	"github.com/anishathalye/porcupine": {"test/*", "tests"},
 	"github.com/prometheus/client_golang/prometheus/testutil": {"test/*", "tests"},
 }
 

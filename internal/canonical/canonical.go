@@ -1,7 +1,8 @@
 // Package canonical reads a JSON body once, into an index over the body's own bytes, and answers from
 // that index what a member holds, which bytes an element has, and the fingerprint of its content.
 //
-// It accepts exactly the documents that encoding/json accepts: RFC 8259, nested at most 10,000 deep.
+// It accepts exactly the documents that encoding/json accepts: RFC 8259, nested at most 10,000 deep, but for those
+// of more than MaxNodes values and names.
 // As there, bytes in a string that are no UTF-8 and escapes of half a surrogate pair are let through;
 // other than there, nothing is replaced by U+FFFD, so that two texts that differ stay different. Member
 // names are compared exactly, after their escapes are resolved, and a repeated member is seen.
@@ -23,6 +24,11 @@ var (
 
 // MaxDepth is how many arrays and objects may be open at once: the bound of encoding/json and jsontext.
 const MaxDepth = 10_000
+
+// MaxNodes is how many values and member names a document may have. Each takes 12 bytes of the index, and the least
+// takes 2 of the body, so that without a bound a small compressed body could take hundreds of megabytes. A delivery
+// of a vendor has a few hundred, a request of a thousand deliveries some hundred thousand.
+const MaxNodes = 1 << 20
 
 // maxBytes keeps positions and node numbers below the bit that marks an escaped string.
 const maxBytes = 1<<31 - 1

@@ -38,6 +38,9 @@ func (d *Doc) scan() error {
 	)
 	for i := 0; ; {
 		i = skipBlanks(b, i)
+		if len(nodes) > MaxNodes {
+			return fmt.Errorf("%w: more than %d values and names", ErrTooLarge, MaxNodes)
+		}
 		if i == len(b) {
 			if next != aComma || open != nowhere {
 				return refuse(i)
@@ -99,7 +102,7 @@ func withRoom(nodes []node, b []byte) []node {
 	for _, c := range []byte(",:[{") {
 		most += bytes.Count(b, []byte{c})
 	}
-	if most = min(most, len(b)/2+1); most > cap(nodes) {
+	if most = min(most, len(b)/2+1, MaxNodes+1); most > cap(nodes) {
 		return make([]node, 0, most)
 	}
 	return nodes

@@ -26,6 +26,24 @@ var documents = []string{
 	"\ufeff{}", "{}\x00", "\x00", "\x0b1", "[1,\x0c2]", `{"a":[}`, `/**/1`, "\u00a01",
 }
 
+func TestValuesAndNamesAreBounded(t *testing.T) {
+	t.Parallel()
+	list := func(values int) []byte { return []byte("[" + strings.Repeat("1,", values-2) + "1]") }
+	object := func(members int) []byte { return []byte("{" + strings.Repeat(`"":1,`, members-1) + `"":1}`) }
+	var d Doc
+	for _, body := range [][]byte{list(MaxNodes), object((MaxNodes - 1) / 2)} {
+		if err := d.Parse(body); err != nil {
+			t.Errorf("%.10s: %v for as many as may be", body, err)
+		}
+	}
+	for _, body := range [][]byte{list(MaxNodes + 1), list(8 * MaxNodes), object(MaxNodes/2 + 1)} {
+		d = Doc{}
+		if err := d.Parse(body); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%.10s: %v for one more, want ErrTooLarge", body, err)
+		}
+	}
+}
+
 func TestAcceptsWhatTheStandardLibraryAccepts(t *testing.T) {
 	t.Parallel()
 	for _, text := range documents {

@@ -1,9 +1,11 @@
 package inbox
 
 import (
+	"slices"
 	"sync"
 	"time"
 
+	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 )
 
@@ -50,16 +52,20 @@ func (e *entry) end(i int, ending providers.Ending) {
 	}
 }
 
-// queue holds the requests that wait for the next transaction, in the order of arrival. What was taken
-// but has not ended yet counts towards the bounds too: a slow database must not make memory grow.
+// queue holds the requests that wait for the next transaction, in two lanes, each in the order of arrival: small ones
+// do not stand behind megabytes of large ones. What was taken but has not ended yet counts towards the bounds too: a
+// slow database must not make memory grow.
 type queue struct {
 	maxItems int
 	maxBytes int64
 
 	mu            sync.Mutex
 	filled        sync.Cond
-	waiting       []*entry
-	gathered      int // deliveries of waiting
+	lanes         [2][]*entry             // small, large
+	turn          int                     // the lane that the next transaction takes from, if there is something in it
+	large         int64                   // bytes of the large ones
+	signed        map[jobs.Verifier]int64 // the same by who signed them
+	gathered      int                     // deliveries of both lanes
 	gatheredBytes int64
 	running       int       // transactions under way
 	begun         time.Time // when the last of them began
@@ -79,8 +85,12 @@ const (
 	long            = 20 * time.Millisecond
 )
 
+// largeWork is from how many bytes on a request waits in the lane of the large ones. Those take three quarters of the
+// queue's bytes together, and a half by one signer.
+const largeWork = 256 << 10
+
 func newQueue(maxItems int, maxBytes int64) *queue {
-	q := &queue{maxItems: maxItems, maxBytes: maxBytes}
+	q := &queue{maxItems: maxItems, maxBytes: maxBytes, signed: make(map[jobs.Verifier]int64)}
 	q.filled.L = &q.mu
 	q.alarm = time.AfterFunc(time.Hour, q.ring)
 	q.alarm.Stop()
@@ -89,7 +99,7 @@ func newQueue(maxItems int, maxBytes int64) *queue {
 
 // ready reports whether a committer should take what waits: at once when none is at work.
 func (q *queue) ready() bool {
-	return len(q.waiting) > 0 && (q.running == 0 || q.closed ||
+	return q.gathered > 0 && (q.running == 0 || q.closed ||
 		q.gathered >= worthwhile || q.gatheredBytes >= worthwhileBytes || time.Since(q.begun) >= long)
 }
 
@@ -98,7 +108,7 @@ func (q *queue) tell() {
 	switch {
 	case q.ready():
 		q.filled.Signal()
-	case len(q.waiting) > 0 && !q.alarmed:
+	case q.gathered > 0 && !q.alarmed:
 		q.alarmed = true
 		q.alarm.Reset(long - time.Since(q.begun))
 	}
@@ -120,12 +130,32 @@ func (q *queue) put(e *entry) bool {
 	if q.closed || q.items > 0 && (q.items+n > q.maxItems || q.bytes+e.bytes > q.maxBytes) {
 		return false
 	}
+	lane := 0
+	if e.bytes >= largeWork {
+		if !q.putLarge(e) {
+			return false
+		}
+		lane = 1
+	}
 	q.items += n
 	q.bytes += e.bytes
-	q.waiting = append(q.waiting, e)
+	q.lanes[lane] = append(q.lanes[lane], e)
 	q.gathered += n
 	q.gatheredBytes += e.bytes
 	q.tell()
+	return true
+}
+
+// putLarge counts a large request to its signer, unless the signer or all of them have their share. The first one is
+// taken in any case.
+func (q *queue) putLarge(e *entry) bool {
+	signer := e.work.Request.VerifiedBy
+	own := q.signed[signer]
+	if own > 0 && own+e.bytes > q.maxBytes/2 || q.large > 0 && q.large+e.bytes > q.maxBytes/4*3 {
+		return false
+	}
+	q.large += e.bytes
+	q.signed[signer] += e.bytes
 	return true
 }
 
@@ -147,9 +177,13 @@ func (q *queue) take(maxItems int, maxBytes int64) []*entry {
 		}
 		q.filled.Wait()
 	}
+	if len(q.lanes[q.turn]) == 0 {
+		q.turn = 1 - q.turn
+	}
+	lane := q.lanes[q.turn]
 	n, items, bytes := 0, 0, int64(0)
-	for n < len(q.waiting) {
-		e := q.waiting[n]
+	for n < len(lane) {
+		e := lane[n]
 		items += len(e.work.Items)
 		bytes += e.bytes
 		if n > 0 && (items > maxItems || bytes > maxBytes) {
@@ -157,11 +191,9 @@ func (q *queue) take(maxItems int, maxBytes int64) []*entry {
 		}
 		n++
 	}
-	taken := make([]*entry, n)
-	copy(taken, q.waiting)
-	rest := copy(q.waiting, q.waiting[n:])
-	clear(q.waiting[rest:])
-	q.waiting = q.waiting[:rest]
+	taken := slices.Clone(lane[:n])
+	q.lanes[q.turn] = slices.Delete(lane, 0, n)
+	q.turn = 1 - q.turn
 	for _, e := range taken {
 		q.gathered -= len(e.work.Items)
 		q.gatheredBytes -= e.bytes
@@ -184,6 +216,13 @@ func (q *queue) release(e *entry) {
 	q.mu.Lock()
 	q.items -= len(e.work.Items)
 	q.bytes -= e.bytes
+	if e.bytes >= largeWork {
+		signer := e.work.Request.VerifiedBy
+		q.large -= e.bytes
+		if q.signed[signer] -= e.bytes; q.signed[signer] == 0 {
+			delete(q.signed, signer)
+		}
+	}
 	q.mu.Unlock()
 }
 

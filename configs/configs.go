@@ -31,6 +31,7 @@ type Config struct {
 
 	TrustedProxies Networks `env:"GATEWAY_TRUSTED_PROXIES"`
 
+	MaxConnections   int           `env:"GATEWAY_MAX_CONNECTIONS"`
 	MaxBodyBytes     int64         `env:"GATEWAY_MAX_BODY_BYTES"`
 	MaxInflatedBytes int64         `env:"GATEWAY_MAX_INFLATED_BYTES"`
 	BodyBudgetBytes  int64         `env:"GATEWAY_BODY_BUDGET_BYTES"`

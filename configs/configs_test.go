@@ -32,7 +32,7 @@ func revealed() cmp.Option {
 func plain() Config {
 	return Config{
 		StateDir: "/var/lib/gateway", Listen: ":8080", AdminListen: "127.0.0.1:8081", WaitForPostgres: true, LogLevel: slog.LevelInfo,
-		MaxBodyBytes: 4 << 20, MaxInflatedBytes: 16 << 20, BodyBudgetBytes: 256 << 20,
+		MaxConnections: 10_000, MaxBodyBytes: 4 << 20, MaxInflatedBytes: 16 << 20, BodyBudgetBytes: 256 << 20,
 		ReadTimeout: 10 * time.Second, SettleTimeout: 2500 * time.Millisecond,
 		QueueDeliveries: 20000, QueueBytes: 128 << 20, BatchDeliveries: 256, BatchBytes: 8 << 20, Committers: 2,
 		InboxRetention: 720 * time.Hour, DropsRetention: 336 * time.Hour, SweepInterval: time.Minute,

@@ -92,6 +92,10 @@ func table() []setting {
 func limits() []setting {
 	return []setting{
 		{
+			Setting: Setting{Name: "GATEWAY_MAX_CONNECTIONS", Default: "10000", Help: "Connections to the public listener at once; over it the one gives way that has sent no whole request for longest."},
+			check:   func(c *Config) error { return number(c.MaxConnections, 64, 1_000_000) },
+		},
+		{
 			Setting: Setting{Name: "GATEWAY_MAX_BODY_BYTES", Default: "4MiB", Help: "The largest body on the wire; a larger one is answered 413."},
 			check:   func(c *Config) error { return size(c.MaxBodyBytes, 64*kib, 64*mib) },
 		},
@@ -100,7 +104,7 @@ func limits() []setting {
 			check:   func(c *Config) error { return size(c.MaxInflatedBytes, 64*kib, 256*mib) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_BODY_BUDGET_BYTES", Default: "256MiB", Help: "Bytes of all bodies in memory at once; over it a request is answered 503."},
+			Setting: Setting{Name: "GATEWAY_BODY_BUDGET_BYTES", Default: "256MiB", Help: "Bytes of all bodies in memory at once, a quarter of them for bodies up to 64 KiB; over it the body that has been arriving for longest is answered 503."},
 			check:   func(c *Config) error { return size(c.BodyBudgetBytes, mib, 64*gib) },
 		},
 		{

@@ -22,7 +22,8 @@ type exchange struct {
 	arrived  time.Time
 	deadline time.Time // when the vendor is answered at the latest; known once the body is whole
 	target   Target
-	body     []byte // what was read of it; the budget has it back at the end
+	body     []byte // what was read of it
+	intake   intake // what the budget is charged for it
 	bytes    int
 	verifier jobs.Verifier // once verified
 	request  *Request      // once it is known to be no handshake
@@ -57,6 +58,8 @@ func (r *Receiver) refuse(x *exchange, err error) error {
 		status, reason = http.StatusRequestEntityTooLarge, rejectedTooLarge
 	case errors.Is(err, errSlow):
 		status, reason = http.StatusRequestTimeout, rejectedSlow
+	case errors.Is(err, errBroken):
+		status, reason = http.StatusBadRequest, rejectedBroken
 	case errors.Is(err, errOverBudget):
 		reason = rejectedOverloaded
 	case errors.Is(err, errNoSecret):
@@ -99,6 +102,9 @@ func (r *Receiver) ack(x *exchange) error {
 
 // answer writes the response, then observes and logs it.
 func (r *Receiver) answer(x *exchange, status int, out outcome, text string) error {
+	if x.intake.partial {
+		giveUp(x.c)
+	}
 	if status == http.StatusServiceUnavailable {
 		x.c.Response().Header().Set("Retry-After", retryAfter)
 	}
@@ -114,6 +120,9 @@ func (r *Receiver) answer(x *exchange, status int, out outcome, text string) err
 	r.logLine(x, status, out, took)
 	if r.observer != nil {
 		r.observe(x, status, out, text)
+	}
+	if x.intake.cut {
+		panic(http.ErrAbortHandler) // a connection that is answered stays open for a while
 	}
 	return nil
 }
@@ -178,6 +187,16 @@ func (x *exchange) told() []slog.Attr {
 		attrs = append(attrs, slog.GroupAttrs("drops", counts...))
 	}
 	return attrs
+}
+
+// closeAfter has the server close the connection after the answer.
+func closeAfter(c echo.Context) { c.Response().Header().Set("Connection", "close") }
+
+// giveUp has the server answer without the rest of the body, and close the connection soon after. It would wait for
+// the rest otherwise; what is on its way is still read, so that the client can read the answer.
+func giveUp(c echo.Context) {
+	closeAfter(c)
+	giveTime(c.Response(), time.Now().Add(500*time.Millisecond))
 }
 
 // statusOf is the status for an error that a handler returned.

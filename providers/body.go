@@ -4,34 +4,137 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync/atomic"
+	"os"
+	"sync"
 	"time"
 )
 
 var (
 	errTooLarge   = errors.New("body over the limit")
 	errSlow       = errors.New("body did not arrive whole in time")
+	errBroken     = errors.New("body broke off, or its chunks cannot be read")
 	errOverBudget = errors.New("bodies of all requests are over the budget")
 )
 
-// budget bounds the bytes of all request bodies that are in memory at once.
-type budget struct{ left atomic.Int64 }
+// smallBody is up to how many bytes a body may use the share that is kept for small ones.
+const smallBody = 64 << 10
 
-func newBudget(bytes int64) *budget {
-	b := &budget{}
-	b.left.Store(bytes)
-	return b
+// budget bounds the memory of all request bodies at once. A quarter of it is kept for small bodies. When there is
+// not enough, the body that has been arriving for longest gives way: an honest body arrives within milliseconds,
+// so one that stalls is older than all honest ones.
+type budget struct {
+	mu          sync.Mutex
+	left        int64
+	reserve     int64   // for small bodies
+	first, last *intake // the bodies that are still arriving, the oldest first
 }
 
-func (b *budget) take(n int64) bool {
-	if b.left.Add(-n) >= 0 {
-		return true
+func newBudget(bytes int64) *budget { return &budget{left: bytes, reserve: bytes / 4} }
+
+// intake is the body of one request: what it is charged, and its place among those that are still arriving.
+type intake struct {
+	budget   *budget
+	w        http.ResponseWriter
+	since    time.Time
+	held     int64
+	arriving bool
+	evicted  bool
+	cut      bool // its connection is wanted as well
+	partial  bool // some of the body may still be on its way
+
+	before, after *intake
+}
+
+func (b *budget) link(in *intake) {
+	in.arriving, in.before = true, b.last
+	if b.last == nil {
+		b.first = in
+	} else {
+		b.last.after = in
 	}
-	b.left.Add(n)
-	return false
+	b.last = in
 }
 
-func (b *budget) give(n int64) { b.left.Add(n) }
+func (b *budget) unlink(in *intake) {
+	if !in.arriving {
+		return
+	}
+	if in.before == nil {
+		b.first = in.after
+	} else {
+		in.before.after = in.after
+	}
+	if in.after == nil {
+		b.last = in.before
+	} else {
+		in.after.before = in.before
+	}
+	in.arriving, in.before, in.after = false, nil, nil
+}
+
+// grow charges further bytes to a body that is arriving; false when there are none, or when it had to give way.
+func (in *intake) grow(n int64) bool {
+	b := in.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if in.evicted {
+		return false
+	}
+	var floor int64
+	if in.held+n > smallBody {
+		floor = b.reserve
+	}
+	for b.left-n < floor {
+		if b.first == nil || b.first == in {
+			return false
+		}
+		b.evict(b.first)
+	}
+	b.left -= n
+	in.held += n
+	if !in.arriving {
+		b.link(in)
+	}
+	return true
+}
+
+// evict gives what a body holds to others, and ends its reading.
+func (b *budget) evict(in *intake) {
+	b.unlink(in)
+	in.evicted = true
+	b.left += in.held
+	in.held = 0
+	giveTime(in.w, time.Unix(1, 0))
+}
+
+// cutOldest makes the oldest body that is still arriving give way with its connection, if it came before a time.
+func (b *budget) cutOldest(before time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.first == nil || !b.first.since.Before(before) {
+		return false
+	}
+	b.first.cut = true
+	b.evict(b.first)
+	return true
+}
+
+// whole says that the body has arrived and keeps what it holds until release; false when it had to give way.
+func (in *intake) whole() bool {
+	in.budget.mu.Lock()
+	defer in.budget.mu.Unlock()
+	in.budget.unlink(in)
+	return !in.evicted
+}
+
+// release gives back what the body holds.
+func (in *intake) release() {
+	in.budget.mu.Lock()
+	defer in.budget.mu.Unlock()
+	in.budget.unlink(in)
+	in.budget.left += in.held
+	in.held = 0
+}
 
 // giveTime sets until when the rest of a request may arrive; zero: there is no rest. It is set before
 // anything is refused and lifted only once the body is whole: the server reads what is left of a body that
@@ -41,38 +144,56 @@ func giveTime(w http.ResponseWriter, until time.Time) {
 	_ = http.NewResponseController(w).SetReadDeadline(until)
 }
 
-// read reads a body of at most limit bytes. The budget is charged as the bytes arrive, so that a request
-// that promises much and sends little takes little. The caller gives the length of what is returned back
-// to the budget, also with an error. The connection's read deadline bounds the time; see giveTime.
-func (b *budget) read(w http.ResponseWriter, req *http.Request, limit int64) ([]byte, error) {
+// read reads a body of at most limit bytes. Its memory is charged as it is needed, so that a request that
+// promises much and sends little takes little. The caller releases it, also after an error. The connection's
+// read deadline bounds the time; see giveTime.
+func (in *intake) read(req *http.Request, limit int64) ([]byte, error) {
 	if req.ContentLength > limit {
 		return nil, errTooLarge
 	}
-	const first = 16 << 10
-	size := req.ContentLength
-	if size < 0 || size > first {
-		size = first
+	most := limit
+	if req.ContentLength >= 0 {
+		most = req.ContentLength
 	}
-	body := make([]byte, 0, size+1)
+	const first = 16 << 10
+	var body []byte
+	size := min(most, first) + 1 // a byte more, to see the end
 	for {
 		if len(body) == cap(body) {
-			grown := make([]byte, len(body), min(2*int64(cap(body)), limit+1))
+			if !in.grow(size - int64(cap(body))) {
+				return body, errOverBudget
+			}
+			grown := make([]byte, len(body), size)
 			copy(grown, body)
-			body = grown
+			body, size = grown, min(4*size, most+1)
 		}
 		n, err := req.Body.Read(body[len(body):cap(body)])
-		if n > 0 && !b.take(int64(n)) {
-			return body, errOverBudget
-		}
 		body = body[:len(body)+n]
 		switch {
 		case int64(len(body)) > limit:
 			return body, errTooLarge
+		case err == nil:
 		case errors.Is(err, io.EOF):
-			giveTime(w, time.Time{})
+			if !in.whole() {
+				return body, errOverBudget
+			}
+			in.partial = false
+			giveTime(in.w, time.Time{})
 			return body, nil
-		case err != nil:
-			return body, errSlow
+		default:
+			return body, in.broken(err)
 		}
+	}
+}
+
+// broken is why a body has not arrived whole.
+func (in *intake) broken(err error) error {
+	switch {
+	case !in.whole():
+		return errOverBudget
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errSlow
+	default:
+		return errBroken
 	}
 }

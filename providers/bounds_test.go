@@ -48,12 +48,16 @@ func pack(text string) string {
 
 func gzipped(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }
 
-func TestLargeBodiesAreTakenApartAFewAtATime(t *testing.T) {
+// places is how many large bodies are taken apart at once.
+func places() int32 { return int32(max(2, runtime.GOMAXPROCS(0))) }
+
+func TestLargeBodiesOfOneSignerTakeHalfThePlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		vendor := busy{parsing: &atomic.Int32{}, release: make(chan struct{})}
 		d := newDoor(t, vendor)
 		path := "/webhooks/acme/" + d.addJob(jobs.Job{Keyring: keyring(t, "s3cret")}).ID.String()
+		other := "/webhooks/acme/" + d.addJob(jobs.Job{Keyring: keyring(t, "other")}).ID.String()
 		bomb := pack(strings.Repeat(" ", 512<<10))
 		var answers sync.Map
 		var all sync.WaitGroup
@@ -61,8 +65,15 @@ func TestLargeBodiesAreTakenApartAFewAtATime(t *testing.T) {
 			all.Go(func() { answers.Store(i, d.send(path, "s3cret", bomb, gzipped).Code) })
 		}
 		synctest.Wait()
-		if n, most := vendor.parsing.Load(), int32(max(2, runtime.GOMAXPROCS(0))); n < 2 || n > most {
-			t.Errorf("%d large bodies are taken apart at once, want 2 to %d", n, most)
+		if n := vendor.parsing.Load(); n != places()/2 {
+			t.Errorf("%d large bodies of one signer are taken apart at once, want %d", n, places()/2)
+		}
+		for i := range places() {
+			all.Go(func() { answers.Store(20+i, d.send(other, "other", bomb, gzipped).Code) })
+		}
+		synctest.Wait()
+		if n := vendor.parsing.Load(); n != places() {
+			t.Errorf("%d large bodies of two signers, want %d", n, places())
 		}
 		if got := d.send(path, "s3cret", pack(`{"id":"2"}`), gzipped); got.Code != 200 {
 			t.Errorf("a small one meanwhile: %d", got.Code)
@@ -70,11 +81,43 @@ func TestLargeBodiesAreTakenApartAFewAtATime(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		close(vendor.release)
 		all.Wait()
-		for i := range 20 {
-			if code, _ := answers.Load(i); code != 200 {
+		answers.Range(func(_, code any) bool {
+			if code != 200 {
 				t.Errorf("answered %v", code)
 			}
+			return true
+		})
+	})
+}
+
+// A signer with many large bodies waiting delays another one's by one body, not by all of them.
+func TestLargeBodiesTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		vendor := busy{parsing: &atomic.Int32{}, release: make(chan struct{})}
+		d := newDoor(t, vendor)
+		var all sync.WaitGroup
+		bomb := pack(strings.Repeat(" ", 512<<10))
+		send := func(secret string, times int) (answered *atomic.Int32) {
+			answered = &atomic.Int32{}
+			path := "/webhooks/acme/" + d.addJob(jobs.Job{Keyring: keyring(t, secret)}).ID.String()
+			for range times {
+				all.Go(func() { d.send(path, secret, bomb, gzipped); answered.Add(1) })
+			}
+			synctest.Wait()
+			return answered
 		}
+		many, more := send("many", 20), send("more", 20)
+		one := send("one", 1)
+		for range places() + 3 { // those that are inside, and one of each signer
+			vendor.release <- struct{}{}
+			synctest.Wait()
+		}
+		if one.Load() != 1 {
+			t.Errorf("the one waits behind the many: %d and %d of them were answered first", many.Load(), more.Load())
+		}
+		close(vendor.release)
+		all.Wait()
 	})
 }
 
@@ -95,17 +138,19 @@ func TestALargeBodyThatFindsNoRoomInTimeHasFailed(t *testing.T) {
 			})
 		}
 		time.Sleep(1100 * time.Millisecond)
-		waiting := int32(20) - refused.Load()
-		if waiting < 2 || waiting > int32(max(2, runtime.GOMAXPROCS(0))) {
-			t.Errorf("%d were not answered in time", waiting)
+		if n := refused.Load(); n != 20-places()/2 {
+			t.Errorf("%d were answered 503 in time, want all that wait", n)
 		}
 		close(vendor.release)
 		all.Wait()
 		received := d.metric(t, "gateway_deliveries_received_total", "acme")
 		failed := d.metric(t, "gateway_deliveries_failed_total", "acme")
 		accepted := d.metric(t, "gateway_deliveries_accepted_total", "acme")
-		if failed != float64(20-waiting) || received != failed+accepted {
+		if failed != float64(20-places()/2) || received != failed+accepted {
 			t.Errorf("received %v, failed %v, accepted %v", received, failed, accepted)
+		}
+		if got := d.send(path, "s3cret", bomb, gzipped); got.Code != 200 {
+			t.Errorf("status %d once there is room again, want 200", got.Code)
 		}
 	})
 }
@@ -253,26 +298,79 @@ func (p countingProof) Verify(secret string, body []byte) bool {
 	return p.Proof.Verify(secret, body)
 }
 
-func TestAForgeryCostsOneSignaturePerSecret(t *testing.T) {
+// What a refusal costs must not tell whether an id is known: as many signatures are computed in each case.
+func TestAForgeryCostsTheSameAnywhere(t *testing.T) {
 	t.Parallel()
 	computed := &atomic.Int32{}
 	d := newDoor(t, counting{computed: computed})
-	for _, name := range []string{"a", "b", "c"} {
-		d.addSource(t, name, nil, name+"1", name+"2")
+	forge := func(path string) int32 {
+		before := computed.Load()
+		if got := d.send("/webhooks/acme/"+path, "forged", "{}"); got.Code != 401 {
+			t.Errorf("%s: status %d", path, got.Code)
+		}
+		return computed.Load() - before
 	}
-	if got := d.send("/webhooks/acme/"+uuid.NewString(), "forged", "{}"); got.Code != 401 {
-		t.Errorf("status %d", got.Code)
+	own := d.addJob(jobs.Job{Keyring: keyring(t, "own")}).ID.String()
+	if known, unknown := forge(own), forge(uuid.NewString()); known != 1 || unknown != 1 {
+		t.Errorf("without a source, known: %d signatures, unknown: %d, want 1 each", known, unknown)
 	}
-	if n := computed.Load(); n != 6 {
-		t.Errorf("%d signatures for six secrets that did not change", n)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		d.addSource(t, name, nil, name)
 	}
-	d.onRefresh = func(d *directory) error { d.addSource(t, "d", nil, "d1"); return nil }
-	if got := d.send("/webhooks/acme/"+uuid.NewString(), "d1", "{}"); got.Code != 200 {
+	for _, path := range []string{own, uuid.NewString(), "not-an-id", "sources/a", "sources/nobody"} {
+		if n := forge(path); n != 1+4 {
+			t.Errorf("%s: %d signatures for one secret and four of sources, want 5", path, n)
+		}
+	}
+	d.onRefresh = func(d *directory) error { d.addSource(t, "e", nil, "e"); return nil }
+	before := computed.Load()
+	if got := d.send("/webhooks/acme/"+uuid.NewString(), "e", "{}"); got.Code != 200 {
 		t.Errorf("status %d for a source that was added meanwhile, want 200", got.Code)
 	}
-	if n := computed.Load(); n != 6+6+1 {
-		t.Errorf("%d signatures, want seven more", n)
+	if n := computed.Load() - before; n != 1+4+1 {
+		t.Errorf("%d signatures for a source that was added meanwhile, want 6", n)
 	}
+}
+
+// A stranger's body is hashed with every secret of every source. What that takes is bounded in the whole process, and
+// nothing honest waits for it.
+func TestStrangersAreHashedWithinABound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		computed := &atomic.Int32{}
+		d := newDoorWithin(t, 1<<20, counting{computed: computed})
+		for n := range jobs.MaxTried {
+			d.addSource(t, fmt.Sprint(n), nil, "1", "2", "3", "4", "5", "6", "7", "8")
+		}
+		own := d.addJob(jobs.Job{Keyring: keyring(t, "s3cret")}).ID.String()
+		large := strings.Repeat(" ", 60<<10) // 30 MiB with 512 secrets
+		codes := func() map[int]int {
+			found := make(map[int]int)
+			for range 10 {
+				found[d.send("/webhooks/acme/"+uuid.NewString(), "forged", large).Code]++
+			}
+			return found
+		}
+		if got := codes(); got[401] != 3 || got[503] != 7 {
+			t.Errorf("10 forgeries at once: %v, want three 401 and seven 503", got)
+		}
+		if n := computed.Load(); n > 10+3*512 {
+			t.Errorf("%d signatures were computed", n)
+		}
+		if n := d.metric(t, "gateway_requests_rejected_total", "acme", "overloaded"); n != 7 {
+			t.Errorf("%v are counted as overloaded, want 7", n)
+		}
+		if got := d.send("/webhooks/acme/"+own, "forged", "{}"); got.Code != 503 {
+			t.Errorf("a forgery for a known id meanwhile: %d, want 503 as for an unknown one", got.Code)
+		}
+		if got := d.send("/webhooks/acme/"+own, "s3cret", `{"id":"1"}`); got.Code != 200 {
+			t.Errorf("a delivery meanwhile: %d", got.Code)
+		}
+		time.Sleep(time.Second)
+		if got := codes(); got[401] != 2 {
+			t.Errorf("10 forgeries a second later: %v, want two 401", got)
+		}
+	})
 }
 
 // hashing is a vendor whose signatures take their time, over large bodies.
@@ -293,43 +391,39 @@ type hashingProof struct {
 }
 
 func (p hashingProof) Verify(secret string, body []byte) bool {
-	if len(body) > 1000 {
+	if len(body) > 256<<10 {
 		p.at.Add(1)
 		defer p.at.Add(-1)
 		<-p.release
-		return false // no forgery's signature is right
 	}
 	return p.Proof.Verify(secret, body)
 }
 
-func TestLargeForgeriesThatManySecretsAreTriedOnDoNotTakeEveryProcessor(t *testing.T) {
+func TestLargeBodiesAreHashedAFewAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		vendor := hashing{at: &atomic.Int32{}, release: make(chan struct{})}
-		d := newDoorWithin(t, 1<<20, vendor)
-		for n := range jobs.MaxTried {
-			d.addSource(t, fmt.Sprint(n), nil, "1", "2", "3", "4", "5", "6", "7", "8")
-		}
-		job := d.addJob(jobs.Job{Keyring: keyring(t, "s3cret")})
+		d := newDoorOf(t, providers.Limits{Body: 1 << 20, BodyBudget: 32 << 20, Read: time.Second, Settle: time.Second}, vendor)
+		path := "/webhooks/acme/" + d.addJob(jobs.Job{Keyring: keyring(t, "s3cret")}).ID.String()
 		var all sync.WaitGroup
-		overloaded := atomic.Int32{}
+		refused := atomic.Int32{}
 		for range 10 {
 			all.Go(func() {
-				if d.send("/webhooks/acme/"+uuid.NewString(), "forged", strings.Repeat(" ", 60<<10)).Code == 503 {
-					overloaded.Add(1)
+				if d.send(path, "s3cret", strings.Repeat(" ", 300<<10)).Code == 503 {
+					refused.Add(1)
 				}
 			})
 		}
 		synctest.Wait()
 		most := int32(max(1, runtime.GOMAXPROCS(0)/2))
-		if n := vendor.at.Load(); n < 1 || n > most {
-			t.Errorf("%d are hashed at once, want at most %d", n, most)
+		if n := vendor.at.Load(); n != most {
+			t.Errorf("%d are hashed at once, want %d", n, most)
 		}
-		if got := d.send("/webhooks/acme/"+job.ID.String(), "s3cret", `{"id":"1"}`); got.Code != 200 {
-			t.Errorf("a delivery meanwhile: %d", got.Code)
+		if got := d.send(path, "s3cret", `{"id":"1"}`); got.Code != 200 {
+			t.Errorf("a small delivery meanwhile: %d", got.Code)
 		}
 		time.Sleep(1100 * time.Millisecond)
-		if n := overloaded.Load(); n < 10-most {
+		if n := refused.Load(); n != 10-most {
 			t.Errorf("%d are told to come again, want all that wait", n)
 		}
 		close(vendor.release)

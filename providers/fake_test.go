@@ -258,6 +258,12 @@ func newDoor(t *testing.T, list ...providers.Provider) *door {
 // newDoorWithin is newDoor with a budget for all bodies.
 func newDoorWithin(t *testing.T, budget int64, list ...providers.Provider) *door {
 	t.Helper()
+	return newDoorOf(t, providers.Limits{Body: 64 << 10, BodyBudget: budget, Read: time.Second, Settle: time.Second}, list...)
+}
+
+// newDoorOf is newDoor with its limits.
+func newDoorOf(t *testing.T, limits providers.Limits, list ...providers.Provider) *door {
+	t.Helper()
 	if list == nil {
 		list = []providers.Provider{acme{}}
 	}
@@ -275,9 +281,7 @@ func newDoorWithin(t *testing.T, budget int64, list ...providers.Provider) *door
 	d.reg.MustRegister(ledger)
 	log := slog.New(slog.NewJSONHandler(d.logged, nil))
 	d.gate = providers.NewGate(list, d.directory, d.settler, ledger, 1<<20)
-	receiver := providers.NewReceiver(list, d.gate, providers.Limits{
-		Body: 64 << 10, BodyBudget: budget, Read: time.Second, Settle: time.Second,
-	}, providers.Deps{Registerer: d.reg, Log: log})
+	receiver := providers.NewReceiver(list, d.gate, limits, providers.Deps{Registerer: d.reg, Log: log})
 	e := echo.New()
 	receiver.Mount(e)
 	d.watch = receiver.Watch

@@ -94,7 +94,7 @@ type Gate struct {
 	settler     Settler
 	ledger      *drops.Ledger
 	maxInflated int64
-	room        chan struct{} // holds one for each large body that is being taken apart
+	room        *room // for large bodies that are being taken apart
 }
 
 // NewGate returns a gate for the providers given. maxInflated bounds, in bytes, what a compressed body may
@@ -106,7 +106,7 @@ func NewGate(list []Provider, directory Directory, settler Settler, ledger *drop
 	}
 	return &Gate{
 		providers: byName, directory: directory, settler: settler, ledger: ledger,
-		maxInflated: maxInflated, room: make(chan struct{}, largeAtOnce()),
+		maxInflated: maxInflated, room: newRoom(largeAtOnce(), largeWaiting),
 	}
 }
 

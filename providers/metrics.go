@@ -29,6 +29,7 @@ const (
 	rejectedStale       rejection = "stale"
 	rejectedTooLarge    rejection = "too_large"
 	rejectedSlow        rejection = "slow"
+	rejectedBroken      rejection = "broken"
 	rejectedNoSecret    rejection = "no_secret"
 	rejectedUnconfirmed rejection = "unconfirmed"
 	rejectedOverloaded  rejection = "overloaded"
@@ -78,7 +79,7 @@ func newMetrics(reg prometheus.Registerer, list []Provider) *metrics {
 func (m *metrics) bear(provider string) {
 	for _, reason := range []rejection{
 		rejectedUnsigned, rejectedMismatch, rejectedStale, rejectedTooLarge,
-		rejectedSlow, rejectedNoSecret, rejectedUnconfirmed, rejectedOverloaded,
+		rejectedSlow, rejectedBroken, rejectedNoSecret, rejectedUnconfirmed, rejectedOverloaded,
 	} {
 		m.rejections.WithLabelValues(provider, string(reason))
 	}

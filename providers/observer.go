@@ -71,6 +71,6 @@ func (r *Receiver) lookAt(x *exchange) {
 	if r.observer == nil || x.body != nil || !r.observer.WantsRefused() {
 		return
 	}
-	body, _ := r.bodies.read(x.c.Response(), x.c.Request(), MaxProbe) // it is refused for another reason
+	body, _ := x.intake.read(x.c.Request(), MaxProbe) // it is refused for another reason
 	x.body = body
 }

@@ -31,7 +31,8 @@ type Receiver struct {
 	gate      *Gate
 	limits    Limits
 	bodies    *budget
-	trials    chan struct{} // holds one for each body that many secrets are tried on
+	hashing   chan struct{} // holds one for each large body whose signature is computed
+	strangers strangers
 	metrics   *metrics
 	refusals  *refusals
 	log       *slog.Logger
@@ -53,7 +54,7 @@ func NewReceiver(list []Provider, gate *Gate, limits Limits, deps Deps) *Receive
 		gate:      gate,
 		limits:    limits,
 		bodies:    newBudget(limits.BodyBudget),
-		trials:    make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		hashing:   make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		metrics:   newMetrics(deps.Registerer, list),
 		refusals:  newRefusals(deps.Registerer, deps.Log),
 		log:       deps.Log,
@@ -70,7 +71,7 @@ func NewReceiver(list []Provider, gate *Gate, limits Limits, deps Deps) *Receive
 // One slash at the end is forgiven: people paste URLs.
 func (r *Receiver) Mount(e *echo.Echo) {
 	e.HTTPErrorHandler = r.answerError
-	e.Use(r.recoverPanic, r.noOptions)
+	e.Use(r.recoverPanic, closeChunked, r.noOptions)
 	for _, p := range r.providers {
 		base := "/webhooks/" + p.Name()
 		for _, path := range []string{base + "/:job", base + "/sources/:source"} {
@@ -82,6 +83,10 @@ func (r *Receiver) Mount(e *echo.Echo) {
 	}
 }
 
+// Shed ends the request whose body has been arriving for longest, and its connection, if it came before a time; false
+// when there is none.
+func (r *Receiver) Shed(before time.Time) bool { return r.bodies.cutOldest(before) }
+
 // oneSegment keeps a path's one parameter from taking what follows it, which echo lets it, but for one slash.
 func oneSegment(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
@@ -91,6 +96,18 @@ func oneSegment(next echo.HandlerFunc) echo.HandlerFunc {
 				return echo.ErrNotFound
 			}
 			c.SetParamValues(value)
+		}
+		return next(c)
+	}
+}
+
+// closeChunked closes the connection after a chunked request. A request that gives a length as well may be an attempt
+// to smuggle another one behind it, past a proxy that goes by the length; net/http removes the length and does not
+// tell.
+func closeChunked(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if len(c.Request().TransferEncoding) > 0 {
+			closeAfter(c)
 		}
 		return next(c)
 	}
@@ -120,7 +137,8 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 	contentType := req.Header.Get("Content-Type")
 	giveTime(c.Response(), x.arrived.Add(r.limits.Read))
 
-	defer func() { r.bodies.give(int64(len(x.body))) }()
+	x.intake = intake{budget: r.bodies, w: c.Response(), since: x.arrived, partial: req.ContentLength != 0}
+	defer x.intake.release()
 	proof, err := p.Prove(req.Header, x.arrived)
 	if err != nil {
 		if r.probed(x, p) {
@@ -129,7 +147,7 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 		r.lookAt(x)
 		return r.refuse(x, err)
 	}
-	body, err := r.bodies.read(c.Response(), req, r.limits.Body)
+	body, err := x.intake.read(req, r.limits.Body)
 	x.body, x.bytes = body, len(body)
 	if err != nil {
 		return r.refuse(x, err)
@@ -211,6 +229,7 @@ func whyNotAdmitted(err error) string {
 // secret exists. The value comes from an unauthenticated query, so it is only ever plain text.
 func (r *Receiver) challenge(c echo.Context, p Provider, challenger Challenger) error {
 	x := &exchange{c: c, provider: p.Name(), arrived: time.Now(), target: target(c)}
+	x.intake.partial = c.Request().ContentLength != 0
 	answer, ok := challenger.Challenge(c.Request().URL.Query())
 	if !ok || x.target == (Target{}) {
 		return r.answer(x, http.StatusNotFound, outcomeRejected, "")
@@ -225,7 +244,7 @@ func (r *Receiver) probed(x *exchange, p Provider) bool {
 	if !ok || !prober.MayProbe(contentType) || x.target == (Target{}) {
 		return false
 	}
-	body, err := r.bodies.read(x.c.Response(), x.c.Request(), MaxProbe)
+	body, err := x.intake.read(x.c.Request(), MaxProbe)
 	x.body = body
 	return err == nil && prober.Probe(contentType, body)
 }

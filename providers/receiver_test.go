@@ -46,7 +46,7 @@ func TestAnswersTellTheVendorWhatToDo(t *testing.T) {
 		{"stale", "s3cret", `{"id":"1"}`, signature("stale"), 401, "stale"},
 		{"too large", "s3cret", large, nil, 413, "too_large"},
 		{"too large without a length", "s3cret", large, func(r *http.Request) { r.ContentLength = -1 }, 413, "too_large"},
-		{"cut short", "s3cret", "{}", func(r *http.Request) { r.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF)) }, 408, "slow"},
+		{"cut short", "s3cret", "{}", func(r *http.Request) { r.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF)) }, 400, "broken"},
 		{"handshake", "s3cret", "ping", nil, 200, ""},
 		{"unsigned handshake", "", "ping", nil, 401, "unsigned"},
 		{"unsigned probe", "", "probe=1", contentType("probe"), 200, ""},
@@ -141,6 +141,9 @@ func TestOnlyWebhookPathsAreServed(t *testing.T) {
 		got := d.do(httptest.NewRequest(tt.method, tt.path, nil))
 		if got.Code != tt.status || got.Body.Len() != 0 {
 			t.Errorf("%s %s: %d %q, want %d and no body", tt.method, tt.path, got.Code, got.Body, tt.status)
+		}
+		if allow := got.Header().Get("Allow"); tt.status == 405 && allow != "GET, POST" {
+			t.Errorf("%s %s: Allow: %s, want GET, POST", tt.method, tt.path, allow)
 		}
 	}
 }
@@ -337,7 +340,7 @@ func TestGzipIsVerifiedAsItCameAndInflatedUnderACap(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			d := newDoor(t)
+			d := newDoorOf(t, providers.Limits{Body: 64 << 10, BodyBudget: 1 << 20, Read: time.Minute, Settle: time.Minute})
 			job := d.addJob(jobs.Job{Keyring: keyring(t, "s3cret")})
 			got := d.send("/webhooks/acme/"+job.ID.String(), "s3cret", tt.body, func(r *http.Request) {
 				r.Header.Set("Content-Encoding", tt.encoding)
@@ -526,7 +529,7 @@ func TestMetricsAreBornAtZeroAndWellNamed(t *testing.T) {
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
-	for _, reason := range []string{"unsigned", "mismatch", "stale", "too_large", "slow", "no_secret", "unconfirmed", "overloaded"} {
+	for _, reason := range []string{"unsigned", "mismatch", "stale", "too_large", "slow", "broken", "no_secret", "unconfirmed", "overloaded"} {
 		if n := d.metric(t, "gateway_requests_rejected_total", "acme", reason); n != 0 {
 			t.Errorf("%s is born at %v", reason, n)
 		}

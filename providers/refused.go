@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,10 +69,17 @@ func (r *Receiver) answerError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
+	if c.Request().ContentLength != 0 {
+		giveUp(c)
+	}
+	// echo lists OPTIONS for every route, which no route takes.
+	if allow := c.Response().Header().Get(echo.HeaderAllow); allow != "" {
+		c.Response().Header().Set(echo.HeaderAllow, strings.TrimPrefix(allow, "OPTIONS, "))
+	}
 	status, reason := statusOf(err), refusedPath
 	if c.Request().ProtoMajor > 1 {
 		status, reason = http.StatusHTTPVersionNotSupported, refusedProtocol
-		c.Response().Header().Set("Connection", "close") // what follows is no HTTP/1 either
+		closeAfter(c) // what follows is no HTTP/1 either
 	}
 	switch status {
 	case http.StatusServiceUnavailable:

@@ -13,9 +13,13 @@ import (
 // A large one therefore waits for room. Small ones do not: they are done before another one has its turn.
 const large = 256 << 10 // bytes, on the wire or inflated
 
-// largeAtOnce is how many large bodies are taken apart at once: more than there are processors would only
-// take longer.
+// largeAtOnce is how many large bodies are taken apart at once: more than there are processors would only take
+// longer. One signer has half of the places at most.
 func largeAtOnce() int { return max(2, runtime.GOMAXPROCS(0)) }
+
+// largeWaiting is how many bytes of large bodies, as they came, may wait for that of one signer. They are in the
+// budget of all bodies meanwhile.
+const largeWaiting = 64 << 20
 
 // unpack undoes a request's content encoding. A large body waits for room until ctx ends, and then the error
 // is ErrOverloaded; any other one says that the body is malformed. The caller calls leave when it holds
@@ -30,13 +34,11 @@ func (g *Gate) unpack(ctx context.Context, req *Request) (body []byte, leave fun
 			return g.redact(req, body, codings, err), leave, err
 		}
 	}
-	select {
-	case g.room <- struct{}{}:
-	case <-ctx.Done():
-		return nil, leave, ErrOverloaded
+	if leave, err = g.room.enter(ctx, req.VerifiedBy, int64(len(req.Body))); err != nil {
+		return nil, func() {}, err
 	}
 	body, codings, err = Inflate(req.ContentEncoding, req.Body, g.maxInflated)
-	return g.redact(req, body, codings, err), func() { <-g.room }, err
+	return g.redact(req, body, codings, err), leave, err
 }
 
 // redact makes the request what is kept of it, if its body could be unpacked.

@@ -3,6 +3,8 @@ package providers
 import (
 	"errors"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -27,8 +29,18 @@ type holder struct {
 // began after the request came: a secret set a moment ago at another gateway is then known here, and a
 // vendor that never repeats a refused call loses nothing.
 func (r *Receiver) verify(p Provider, x *exchange, proof Proof) (jobs.Verifier, error) {
-	holders, _ := r.holders(p, x.target)
-	verifier, ok, err := r.try(p, x, proof, trial{holders: holders})
+	own, known := r.holder(p, x.target)
+	verifier, ok, err := r.tryOwn(p, x, proof, own)
+	if ok || err != nil {
+		return verifier, err
+	}
+	failed := own
+	if all := r.everybody(p); known {
+		err = r.pretend(x, proof, all)
+	} else {
+		failed = all
+		verifier, ok, err = r.tryAll(p, x, proof, all)
+	}
 	if ok || err != nil {
 		return verifier, err
 	}
@@ -37,10 +49,12 @@ func (r *Receiver) verify(p Provider, x *exchange, proof Proof) (jobs.Verifier, 
 	if r.directory.Refresh(ctx, x.arrived) != nil {
 		return jobs.Verifier{}, errUnconfirmed
 	}
-	again, known := r.holders(p, x.target)
-	verifier, ok, err = r.try(p, x, proof, trial{holders: again, failed: holders})
-	if ok || err != nil {
-		return verifier, err
+	again, known := r.holder(p, x.target)
+	if !known {
+		again = r.everybody(p)
+	}
+	if verifier, ok = r.try(p, x, proof, again, failed); ok {
+		return verifier, nil
 	}
 	if doubt := doubtOf(again); known && doubt != nil {
 		return jobs.Verifier{}, doubt
@@ -48,49 +62,97 @@ func (r *Receiver) verify(p Provider, x *exchange, proof Proof) (jobs.Verifier, 
 	return jobs.Verifier{}, errMismatch
 }
 
-// trial is who may have made a proof.
-type trial struct {
-	holders []holder
-	failed  []holder // of whom it is known that they did not
-}
-
-// manyBytes is how much may be hashed for one request at once. A body is hashed with each secret of each
-// holder, so that a stranger's few megabytes can cost a thousand times as many.
-const manyBytes = 16 << 20
-
-// try takes every holder in turn. One whose keyring is still the one that failed is not tried again.
-func (r *Receiver) try(p Provider, x *exchange, proof Proof, t trial) (who jobs.Verifier, ok bool, err error) {
-	secrets := 0
-	for _, h := range t.holders {
-		if !slices.Contains(t.failed, h) {
-			secrets += len(h.keyring.Secrets)
-		}
-	}
-	if secrets > 1 && secrets*len(x.body) > manyBytes {
+// tryOwn tries the secrets of whom the URL names. Large bodies are hashed a few at a time: many at once would
+// hold up everything else. An id that nobody holds takes an HMAC's time, like one that somebody does.
+func (r *Receiver) tryOwn(p Provider, x *exchange, proof Proof, own []holder) (who jobs.Verifier, ok bool, err error) {
+	if len(x.body) > large {
 		ctx, cancel := x.patience()
 		defer cancel()
 		select {
-		case r.trials <- struct{}{}:
-			defer func() { <-r.trials }()
+		case r.hashing <- struct{}{}:
+			defer func() { <-r.hashing }()
 		case <-ctx.Done():
 			return who, false, errOverBudget
 		}
 	}
-	for _, h := range t.holders {
-		if slices.Contains(t.failed, h) {
+	if secretsOf(own) == 0 {
+		proof.Verify(noSecret, x.body)
+	}
+	who, ok = r.try(p, x, proof, own, nil)
+	return who, ok, nil
+}
+
+// noSecret is hashed with where there is no secret, or no use for one: the time tells nothing then.
+const noSecret = "no secret is held for this request"
+
+// tryAll tries the secrets of every source, for an id that nobody holds: a call of the vendor (an unknown job) is
+// told from a stranger's by that.
+func (r *Receiver) tryAll(p Provider, x *exchange, proof Proof, all []holder) (who jobs.Verifier, ok bool, err error) {
+	if !r.strangers.take(secretsOf(all) * len(x.body)) {
+		return who, false, errOverBudget
+	}
+	who, ok = r.try(p, x, proof, all, nil)
+	return who, ok, nil
+}
+
+// pretend takes the time that tryAll takes, for a call that failed at an id that is known, and refuses when tryAll
+// does: neither the time of a refusal nor its status tells which ids are known.
+func (r *Receiver) pretend(x *exchange, proof Proof, all []holder) error {
+	secrets := secretsOf(all)
+	if !r.strangers.take(secrets * len(x.body)) {
+		return errOverBudget
+	}
+	for range secrets {
+		proof.Verify(noSecret, x.body)
+	}
+	return nil
+}
+
+// try takes every holder in turn. One whose keyring is still the one that failed is not tried again.
+func (r *Receiver) try(p Provider, x *exchange, proof Proof, holders, failed []holder) (who jobs.Verifier, ok bool) {
+	for _, h := range holders {
+		if slices.Contains(failed, h) {
 			continue
 		}
 		result := h.keyring.Verify(func(secret string) bool { return proof.Verify(secret, x.body) })
 		if result.Matched {
 			r.metrics.verified(p.Name(), result.Previous)
-			return h.verifier, true, nil
+			return h.verifier, true
 		}
 	}
-	if secrets == 0 && t.failed == nil {
-		// An id that nobody holds takes an HMAC's time, like one that somebody does.
-		proof.Verify("no secret is held for this request", x.body)
+	return who, false
+}
+
+func secretsOf(holders []holder) (n int) {
+	for _, h := range holders {
+		n += len(h.keyring.Secrets)
 	}
-	return who, false, nil
+	return n
+}
+
+// strangers bounds how many bytes are hashed, in the whole process, for calls that the secrets of whom they name
+// did not sign. Each is hashed with every secret of every source, so that a stranger's few megabytes can cost
+// hundreds of times as many. Nothing waits: over the bound a call is asked to come again.
+type strangers struct {
+	mu    sync.Mutex
+	left  float64 // below zero after a body that was large
+	since time.Time
+}
+
+// strangersRate is the bytes a second, a tenth of a processor's time or so; as many may come at once.
+const strangersRate = 64 << 20
+
+func (s *strangers) take(bytes int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.left = min(strangersRate, s.left+strangersRate*now.Sub(s.since).Seconds())
+	s.since = now
+	if s.left < 0 {
+		return false
+	}
+	s.left -= float64(bytes)
+	return true
 }
 
 // doubtOf is why it is not certain that none of the holders signed; nil when it is.
@@ -106,10 +168,8 @@ func doubtOf(holders []holder) (doubt error) {
 	return doubt
 }
 
-// holders lists whose secrets are tried for a target. A job's own secrets, or its source's: never another
-// one's. For an id that nobody holds every source of the provider is tried, so that a call of the vendor
-// (an unknown job) is told from a stranger's.
-func (r *Receiver) holders(p Provider, t Target) (holders []holder, known bool) {
+// holder is whose secrets are tried for a target: a job's own, or its source's, never another one's.
+func (r *Receiver) holder(p Provider, t Target) (own []holder, known bool) {
 	if t.Job != uuid.Nil {
 		if job, ok := r.directory.Job(p.Name(), t.Job); ok {
 			if job.SourceID == uuid.Nil {
@@ -125,10 +185,15 @@ func (r *Receiver) holders(p Provider, t Target) (holders []holder, known bool) 
 			return []holder{ofSource(source)}, true
 		}
 	}
+	return nil, false
+}
+
+// everybody lists every source of a provider.
+func (r *Receiver) everybody(p Provider) (all []holder) {
 	for _, source := range r.directory.Sources(p.Name()) {
-		holders = append(holders, ofSource(source))
+		all = append(all, ofSource(source))
 	}
-	return holders, false
+	return all
 }
 
 func ofSource(s *jobs.Source) holder {

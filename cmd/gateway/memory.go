@@ -8,11 +8,11 @@ import (
 )
 
 // relaxCollector lets more garbage gather than Go's default: a gateway's live memory is small, so that it
-// would collect many times a second, and shrink the stacks of its connections each time. The limit is
-// above what bodies, the queue and a few large bodies being read may take, and makes the collector as eager as before when they do. An
-// operator's GOGC and GOMEMLIMIT win.
+// would collect many times a second, and shrink the stacks of its connections each time. The limit is above what
+// bodies and the queue may take, and makes the collector eager when they do: a process with the default settings
+// stays below 512 MiB. An operator's GOGC and GOMEMLIMIT win.
 func relaxCollector(cfg configs.Config) {
-	const beside = 384 << 20 // connections, and the indexes of the large bodies that are read at once
+	const beside = 64 << 20 // connections, and the large bodies that are read at once
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}

@@ -21,7 +21,7 @@ func TestTheCollectorIsRelaxedUnlessTheOperatorSaysOtherwise(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
 	relaxCollector(cfg)
-	if p, l := debug.SetGCPercent(77), debug.SetMemoryLimit(-1); p != 400 || l != 768<<20 {
+	if p, l := debug.SetGCPercent(77), debug.SetMemoryLimit(-1); p != 400 || l != 448<<20 {
 		t.Errorf("got %d %% and %d bytes", p, l)
 	}
 }

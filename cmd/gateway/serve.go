@@ -115,10 +115,11 @@ type gateway struct {
 	recorder  *capture.Recorder // nil: nothing is captured
 	admin     *admin
 
-	partitions *inbox.Partitions
-	check      func(context.Context) error // of the database, at the start; nil: none
-	fsyncOff   prometheus.Gauge
-	open       atomic.Bool // the start is over: requests are received
+	connections *connections
+	partitions  *inbox.Partitions
+	check       func(context.Context) error // of the database, at the start; nil: none
+	fsyncOff    prometheus.Gauge
+	open        atomic.Bool // the start is over: requests are received
 }
 
 // newGateway puts the parts together. It does not talk to PostgreSQL.
@@ -164,6 +165,7 @@ func newGateway(b base) (*gateway, error) {
 	return &gateway{
 		base: b, receiver: receiver, directory: directory, inbox: box, sweeper: sweeper, recorder: recorder,
 		admin: newAdmin(b.cfg, b.reg, directory), partitions: partitions, fsyncOff: newFsyncOff(b.reg),
+		connections: newConnections(fitFiles(b.cfg.MaxConnections, b.log), receiver.Shed, b.reg),
 	}, nil
 }
 
@@ -180,6 +182,7 @@ func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
 		return err
 	}
 	door := g.publicServer()
+	public = limited{public, g.connections}
 	defer door.Close()
 	adminServer := &http.Server{Handler: g.admin, ReadHeaderTimeout: 5 * time.Second}
 	defer adminServer.Close()
@@ -244,6 +247,7 @@ func (g *gateway) publicServer() *http.Server {
 		WriteTimeout:      g.cfg.ReadTimeout + g.cfg.SettleTimeout + 10*time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10, // the server reads 4 KiB more
+		ConnState:         g.connections.follow,
 		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
 	}
 }

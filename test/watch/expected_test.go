@@ -73,7 +73,7 @@ func merged(all ...series) series {
 }
 
 var (
-	rejections = []string{"unsigned", "mismatch", "stale", "too_large", "slow", "no_secret", "unconfirmed", "overloaded"}
+	rejections = []string{"unsigned", "mismatch", "stale", "too_large", "slow", "broken", "no_secret", "unconfirmed", "overloaded"}
 	statuses   = []int{200, 400, 401, 404, 408, 413, 503}
 	tables     = []string{"idempotency_keys", "webhook_deliveries", "webhook_drops"}
 )

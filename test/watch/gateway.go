@@ -57,6 +57,9 @@ func StartGateway(ctx context.Context, path, database, dir string, settings ...s
 	return g, nil
 }
 
+// PID is the process.
+func (g *Gateway) PID() int { return g.cmd.Process.Pid }
+
 // Ready waits until the gateway says that it receives.
 func (g *Gateway) Ready(ctx context.Context) error {
 	return until(ctx, "the gateway is ready", func() (bool, error) {

@@ -63,6 +63,10 @@ bench-claims: postgres ## measure claims beside a bare INSERT, and the sweep, in
 	$(GO) build -o bin/bench-claims ./test/bench/claims
 	bin/bench-claims
 
+.PHONY: hostile
+hostile: postgres build ## attack the gateway beside honest calls on this machine, in three minutes; prints a table
+	$(GO) run ./test/hostile
+
 .PHONY: bench-build
 bench-build: postgres build
 	$(GO) build -o bin/bench ./test/bench

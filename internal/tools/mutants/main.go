@@ -23,8 +23,12 @@ var planeText string
 //go:embed door.txt
 var doorText string
 
-// mutationsText is every mutation: of the package idempotency, and of what receives and stores a delivery.
-func mutationsText() string { return planeText + "\n" + doorText }
+//go:embed bounds.txt
+var boundsText string
+
+// mutationsText is every mutation: of the package idempotency, of what receives and stores a delivery, and of what
+// bounds strangers and neighbours.
+func mutationsText() string { return planeText + "\n" + doorText + "\n" + boundsText }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -46,6 +46,10 @@ fuzz-short: ## run each fuzz target for five seconds
 mutants: postgres ## break the rules of the plane and the door one by one and see a test notice each, in half an hour
 	$(GO) run ./internal/tools/mutants
 
+.PHONY: soak
+soak: postgres ## use idempotency in every way for ten minutes while connections are cut and processes killed
+	$(GO) test -count=1 -v -timeout 30m ./test/soak -soak 10m
+
 .PHONY: bench
 bench: bench-build ## measure the gateway beside pgbench and others, in ten minutes; writes docs/benchmarks/
 	bin/bench

@@ -140,6 +140,7 @@ func (t *Task[T]) take(ctx context.Context, s *Service, who Identity) (*Claim, R
 		return o.Claim, Result[T]{}, err
 	}
 	result, err := t.replay(ctx, o.Answer)
+	result.Replayed = !o.Own // after a COMMIT whose answer was lost, the answer is this call's
 	return nil, result, err
 }
 

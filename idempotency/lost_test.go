@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/idempotency"
@@ -223,6 +224,36 @@ func TestAnUncertainCommitOfABatchWithEffectsIsSettledByARepeat(t *testing.T) {
 	b.wantEffects(3)
 	b.wantSettled(items, idempotency.Claimed, idempotency.Claimed)
 	b.wantEffects(3)
+}
+
+// The COMMIT is cut off, or its answer is lost: the effect is made once, and the result is this call's.
+func TestInTxOutlivesALostCommit(t *testing.T) {
+	t.Parallel()
+	for name, when := range map[string]int32{"before": cutBefore, "after": cutAfter} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, w := setup(t), &wire{}
+			b.exec(`CREATE TABLE effects (call int)`)
+			pool := open(t, b.url, func(c *pgxpool.Config) { c.MaxConns, c.ConnConfig.DialFunc = 1, w.dial })
+			calls := 0
+			keys := idempotency.MustService(pool, idempotency.Options{Observer: func(_ context.Context, e idempotency.Event) {
+				if e.Op == idempotency.OpComplete && calls == 1 {
+					w.armed.Store(when) // the COMMIT is next
+				}
+			}})
+			got, err := idempotency.InTx(t.Context(), keys, task[int](b.ref("tool.x", "k")), func(ctx context.Context, tx pgx.Tx, _ *idempotency.Claim) (int, error) {
+				calls++
+				_, err := tx.Exec(ctx, `INSERT INTO effects VALUES ($1)`, calls)
+				return 7, err
+			})
+			if err != nil || got.Value != 7 || got.Replayed || w.cuts.Load() != 1 {
+				t.Errorf("%+v, %v after %d cuts, want 7 of this call", got, err, w.cuts.Load())
+			}
+			if n := one[int](b, `SELECT count(*) FROM effects`); n != 1 {
+				t.Errorf("%d effects after %d calls", n, calls)
+			}
+		})
+	}
 }
 
 func TestACallerThatGaveUpClaimsNothing(t *testing.T) {

@@ -1,5 +1,5 @@
-// Command rename changes the module's path in go.mod, in every import, and in the documents where they
-// name a package of it. What merely sounds like the path, the product's name for one, stays.
+// Command rename changes the module's path in go.mod, in every import, in the modules below that replace it, and in the
+// documents where they name a package of it. What merely sounds like the path, the product's name for one, stays.
 //
 //	go run ./internal/tools/rename example.com/hooks
 package main
@@ -61,8 +61,9 @@ func rename(dir, to string) error {
 	if err != nil {
 		return err
 	}
+	replaced := requirements(from)
 	for _, path := range files {
-		change := func(text []byte) ([]byte, error) { return inDocument(text, named, to), nil }
+		change := func(text []byte) ([]byte, error) { return inDocument(inDocument(text, named, to), replaced, to), nil }
 		if filepath.Ext(path) == ".go" {
 			change = func(text []byte) ([]byte, error) { return inGo(text, from, to) }
 		}
@@ -76,7 +77,7 @@ func rename(dir, to string) error {
 	})
 }
 
-// sources lists the files that may name the module: Go and documents, but no test data.
+// sources lists the files that may name the module: Go, documents and the go.mod of modules below, but no test data.
 func sources(dir string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
@@ -89,7 +90,7 @@ func sources(dir string) ([]string, error) {
 			}
 			return nil
 		}
-		if slices.Contains([]string{".go", ".md"}, filepath.Ext(p)) {
+		if slices.Contains([]string{".go", ".md"}, filepath.Ext(p)) || d.Name() == "go.mod" && filepath.Dir(p) != filepath.Clean(dir) {
 			files = append(files, p)
 		}
 		return nil
@@ -160,6 +161,11 @@ func packagesNamed(dir, from string) (*regexp.Regexp, error) {
 		}
 	}
 	return regexp.Compile(`(^|[^\w./-])` + regexp.QuoteMeta(from) + `(/(?:` + strings.Join(folders, "|") + `)\b)`)
+}
+
+// requirements finds the module's path where a go.mod requires or replaces it, or a command says so.
+func requirements(from string) *regexp.Regexp {
+	return regexp.MustCompile(`(?m)(^replace |^require |^\t|-replace=)` + regexp.QuoteMeta(from) + `( => | v|=)`)
 }
 
 func inDocument(text []byte, named *regexp.Regexp, to string) []byte {

@@ -19,6 +19,8 @@ func module(t *testing.T) (dir string, read func() map[string]string) {
 		"drops/drops.go":       "package drops\n",
 		"README.md":            "# old-name\n\nold-name receives. Import `old-name/jobs`; logs are in /var/log/old-name/jobs.\n\ngo install old-name/jobs@latest\n",
 		"jobs/testdata/doc.md": "old-name/jobs\n",
+		"docs/user/go.mod":     "module user\n\nreplace old-name => ../..\n\nrequire (\n\texample.com/old-name v1.0.0\n\told-name v0.0.0\n)\n",
+		"docs/user.md":         "# User\n\ngo mod edit -replace=old-name=../old-name\n\nreplace old-name => ../old-name\n",
 	}
 	dir = t.TempDir()
 	for name, text := range files {
@@ -56,6 +58,8 @@ func TestRename(t *testing.T) {
 		"drops/drops.go":       "package drops\n",
 		"README.md":            "# old-name\n\nold-name receives. Import `example.com/a.b/hooks/jobs`; logs are in /var/log/old-name/jobs.\n\ngo install example.com/a.b/hooks/jobs@latest\n",
 		"jobs/testdata/doc.md": "old-name/jobs\n",
+		"docs/user/go.mod":     "module user\n\nreplace example.com/a.b/hooks => ../..\n\nrequire (\n\texample.com/old-name v1.0.0\n\texample.com/a.b/hooks v0.0.0\n)\n",
+		"docs/user.md":         "# User\n\ngo mod edit -replace=example.com/a.b/hooks=../old-name\n\nreplace example.com/a.b/hooks => ../old-name\n",
 	}
 	for _, again := range []string{"first", "second"} {
 		if err := rename(dir, "example.com/a.b/hooks"); err != nil {

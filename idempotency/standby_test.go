@@ -2,7 +2,6 @@ package idempotency_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -49,19 +48,6 @@ func (r *replicated) startStandby() {
 	}
 }
 
-// cancelWaits cancels every wait for the standby until stop: PostgreSQL then answers the COMMIT like any other,
-// and shows its rows.
-func (r *replicated) cancelWaits() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var cancelling sync.WaitGroup
-	cancelling.Go(func() {
-		for ctx.Err() == nil {
-			_, _ = r.pool.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
-		}
-	})
-	return func() { cancel(); cancelling.Wait() }
-}
-
 // Every answer of the plane waits for what it rests on: what a row that is only visible says, a failover undoes.
 func TestNoAnswerBeforeTheStandbyHasIt(t *testing.T) {
 	t.Parallel()
@@ -75,7 +61,7 @@ func TestNoAnswerBeforeTheStandbyHasIt(t *testing.T) {
 		c.ConnConfig.RuntimeParams["synchronous_commit"] = "local"
 	}), idempotency.Options{})
 	r.stopStandby()
-	stop := r.cancelWaits()
+	stop := r.primary.CancelWaits()
 
 	task := idempotency.Task[int]{Ref: ref("ended"), Content: content("1"), Lease: lease}
 	effect := func(context.Context, *idempotency.Claim) (int, error) { return 1, nil }

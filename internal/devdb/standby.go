@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -93,4 +94,21 @@ func (s *Server) Rejoin(ctx context.Context, primary *Server) error {
 		return err
 	}
 	return s.Start(ctx)
+}
+
+// CancelWaits cancels every wait for a synchronous standby until stop. PostgreSQL then answers the COMMIT like any other,
+// with a warning, and shows its rows.
+func (s *Server) CancelWaits() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var cancelling sync.WaitGroup
+	cancelling.Go(func() {
+		_ = s.admin(ctx, func(conn *pgx.Conn) error { // it ends with ctx, or with the server
+			for {
+				if _, err := conn.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`); err != nil {
+					return err
+				}
+			}
+		})
+	})
+	return func() { cancel(); cancelling.Wait() }
 }

@@ -3,7 +3,6 @@ package inbox_test
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,17 +41,10 @@ func (r *replicated) stopStandby() (startStandby func()) {
 		r.t.Fatal(err)
 	}
 	r.await(`SELECT count(*) = 0 FROM pg_stat_replication`)
-	ctx, stop := context.WithCancel(context.Background())
-	var cancelling sync.WaitGroup
-	cancelling.Go(func() {
-		for ctx.Err() == nil {
-			_, _ = r.pool.Exec(ctx, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
-		}
-	})
+	stop := r.primary.CancelWaits()
 	return func() {
 		r.t.Helper()
 		stop()
-		cancelling.Wait()
 		if err := r.standby.Start(context.Background()); err != nil {
 			r.t.Fatal(err)
 		}

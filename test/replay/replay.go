@@ -6,7 +6,8 @@
 //	replay.Run(t, captures, gateway.Target())
 //
 // The format of a capture is told in docs/replaying.md. A Target without a Watch is checked by the status
-// and the body of its answers alone; so a consumer's own handler can be tested with the same folders.
+// and the body of its answers alone; so a consumer's own handler can be tested with the same folders. Nothing here
+// changes a capture, but for Target.Update.
 package replay
 
 import (
@@ -23,22 +24,6 @@ import (
 	"webhook-gateway/providers"
 	"webhook-gateway/providers/nylas"
 	"webhook-gateway/providers/slack"
-)
-
-// What captures are made of; see the package capture.
-type (
-	Capture  = capture.Capture
-	Party    = capture.Party
-	Header   = capture.Header
-	Alter    = capture.Alter
-	Expect   = capture.Expect
-	Result   = capture.Result
-	Row      = capture.Row
-	Outcomes = capture.Outcomes
-	Scenario = capture.Scenario
-	Place    = capture.Place
-	Places   = capture.Places
-	Signer   = capture.Signer
 )
 
 // Vendors are the vendors whose captures can be replayed.

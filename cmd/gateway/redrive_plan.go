@@ -122,14 +122,6 @@ func (s *redriveStep) take(req *providers.Request, items []providers.Item) {
 	s.refusal = fmt.Sprintf("its request is now read as %d deliveries, and this was number %d", len(items), s.kept.Position+1)
 }
 
-// vendorID is what the inbox calls the delivery by: one without an id of its own has its minted one.
-func (s *redriveStep) vendorID(p *redrivePart) string {
-	if p.item.VendorID != "" {
-		return p.item.VendorID
-	}
-	return s.req.Mint(providers.DeliveryID, p.item.Position).String()
-}
-
 // end takes what the settler says of the delivery.
 func (p *redrivePart) end(req *providers.Request, ending providers.Ending) {
 	switch {

@@ -89,7 +89,7 @@ func (s *sessions) prepare(ctx context.Context, conn *pgx.Conn) error {
 		if err := s.checkPooler(ctx, conn, backend); err != nil {
 			return err
 		}
-		if backend, role, err = s.pin(ctx, conn, backend); err != nil {
+		if _, role, err = s.pin(ctx, conn, backend); err != nil {
 			return err
 		}
 	}

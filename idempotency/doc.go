@@ -24,8 +24,8 @@
 //	Do    the effect is elsewhere: a vendor, a mail server, another database
 //	Peek  the stored answer without a claim, before a policy checkpoint
 //
-// Package httpdoor puts this before an HTTP API, and idempotencytest gives your tests a database. The pages
-// docs/tutorial.md and docs/effects.md of the module begin with an empty folder and with your kind of effect.
+// Package httpdoor puts this before an HTTP API, and idempotencytest gives your tests a database. In the module,
+// docs/tutorial.md makes a whole tool, and docs/effects.md has a section for each kind of effect.
 //
 // # Scopes
 //
@@ -53,7 +53,7 @@
 //
 // # Where the effect is
 //
-// An effect that is rows in the same database shares a transaction with its claim (Service.In, DoTx,
+// An effect that is rows in the same database shares a transaction with its claim (InTx, DoTx,
 // Service.NewEffects): it is never seen half done. An effect elsewhere cannot: the worker may die between
 // the effect and its record. If the vendor takes idempotency keys, pass the key on, and the repeat is
 // harmless. If it takes none, reconcile first (Task.Reconcile); without either, the operation is not safe to
@@ -113,7 +113,8 @@
 // # Batches
 //
 // ClaimMany, CompleteMany and NewEffects take many keys in one ordered statement, so that two writers cannot
-// deadlock. Ending.End says of each claim what the effect's error says to Do. Two of them in one transaction are unsorted together; a transaction takes one.
+// deadlock. Two of them in one transaction are unsorted together; a transaction takes one. Ending.End says of each
+// claim what the effect's error says to Do.
 //
 // # The server
 //

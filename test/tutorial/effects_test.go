@@ -24,6 +24,7 @@ func TestEffectsShowsCodeOfTheExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	files = append(files, "../../idempotency/httpdoor/example_test.go")
 	var examples strings.Builder
 	for _, path := range files {
 		examples.WriteString(unindented(read(t, path)))

@@ -28,15 +28,17 @@ const (
 // callers is how many goroutines of a process call.
 const callers = 4
 
-// work is the other process. It ends when it is killed, or when it finds a fault.
+// work is the other process. It ends when it is killed, when it finds a fault, or after a minute without a parent.
 func work(url string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	org, err := uuid.Parse(os.Getenv(workerOrg))
 	if err == nil {
 		var began int64
 		if began, err = strconv.ParseInt(os.Getenv(workerBegan), 10, 64); err == nil {
 			var w *world
-			if w, err = newWorld(context.Background(), url, org, time.UnixMilli(began)); err == nil {
-				err = w.callAll(context.Background())
+			if w, err = newWorld(ctx, url, org, time.UnixMilli(began)); err == nil {
+				err = w.callAll(ctx)
 			}
 		}
 	}

@@ -80,6 +80,11 @@ func (a Answer) columns() (response, typ, id *string) {
 	return response, typ, id
 }
 
+// reserved reports a response of a caller's that would be taken for one of ours.
+func reserved(response []byte) bool {
+	return bytes.HasPrefix(response, []byte(failureStart)) || bytes.HasPrefix(response, []byte(unencodableStart)) || string(response) == overflowed
+}
+
 // unkeepable says why a response cannot be stored as it is; empty: it can.
 func unkeepable(response []byte) string {
 	switch {

@@ -52,7 +52,7 @@ func (s *Service) ClaimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	return surely(ctx, s, func(ctx context.Context) ([]Outcome, error) { return s.claimMany(ctx, wanted, lease) },
+	return surely(ctx, s, func(ctx context.Context, s *Service) ([]Outcome, error) { return s.claimMany(ctx, wanted, lease) },
 		func(all []Outcome) []Outcome { return all })
 }
 

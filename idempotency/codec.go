@@ -8,8 +8,9 @@ import (
 )
 
 // Overflow keeps responses that are too long for a row: a bucket, a table of files. The row then holds the reference.
-// It is used by one call of Do at a time, by many calls at once, and must keep what it is given for the retention of
-// the scope.
+// Many calls use it at once, and it must keep what it is given for the retention of the scope. In a transaction (DoTx,
+// InTx) it must not use the Service's pool, which may be waiting for that transaction, and what it keeps survives a
+// rollback.
 type Overflow interface {
 	// Put keeps the response of a claim. It may be called again for the same claim.
 	Put(ctx context.Context, c *Claim, response []byte) (ResourceRef, error)
@@ -35,11 +36,15 @@ func (t *Task[T]) answer(ctx context.Context, c *Claim, value T, failure *Failur
 		a = Answer{Response: json.RawMessage(stub(reasonUnencodable, nil))}
 		return a, value, t.keepable(a, err)
 	}
+	if reserved(a.Response) {
+		a.Response = json.RawMessage(stub("reserved", a.Response))
+	}
 	if t.Overflow != nil && len(a.Response) > MaxResponse && a.Resource == (ResourceRef{}) {
 		if seen, err = t.decode(a); err != nil {
 			return a, value, fmt.Errorf("decode the answer: %w", err)
 		}
-		ref, err := t.Overflow.Put(ctx, c, a.Response)
+		var ref ResourceRef
+		err := guarded("keep a response elsewhere", func() (err error) { ref, err = t.Overflow.Put(ctx, c, a.Response); return err })
 		if err != nil {
 			return a, seen, t.keepable(a, fmt.Errorf("keep a response of %d bytes: %w", len(a.Response), err))
 		}
@@ -69,22 +74,30 @@ func (t *Task[T]) keepable(a Answer, cause error) error {
 	return &UnkeptError{Ref: t.Ref, Resource: a.Resource, Unkept: unkeptOf(reason, a.Response), Cause: cause}
 }
 
-// encode turns a value into an answer. A panic is an error: the effect was made.
-func (t *Task[T]) encode(value T) (a Answer, err error) {
+// guarded runs a function of the caller's after the effect was made. A panic is an error: the claim must still end.
+func guarded(what string, do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("encode the answer: panic of type %T", p)
+			err = fmt.Errorf("%s: panic of type %T", what, p)
 		}
 	}()
-	if t.Encode != nil {
-		a, err = t.Encode(value)
-	} else {
-		a.Response, err = json.Marshal(value)
+	if err := do(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	if err != nil {
-		return Answer{}, fmt.Errorf("encode the answer: %w", err)
-	}
-	return a, nil
+	return nil
+}
+
+// encode turns a value into an answer.
+func (t *Task[T]) encode(value T) (a Answer, err error) {
+	err = guarded("encode the answer", func() (err error) {
+		if t.Encode != nil {
+			a, err = t.Encode(value)
+		} else {
+			a.Response, err = json.Marshal(value)
+		}
+		return err
+	})
+	return a, err
 }
 
 // replay is the stored answer as a result, or the failure that it is.
@@ -97,7 +110,8 @@ func (t *Task[T]) replay(ctx context.Context, a Answer) (Result[T], error) {
 		if t.Overflow == nil {
 			return r, &UnkeptError{Ref: t.Ref, Resource: a.Resource, Unkept: Unkept{Reason: "overflow"}, Cause: errNoOverflow}
 		}
-		response, err := t.Overflow.Get(ctx, a.Resource)
+		var response []byte
+		err := guarded("get a response from elsewhere", func() (err error) { response, err = t.Overflow.Get(ctx, a.Resource); return err })
 		if err != nil {
 			return r, fmt.Errorf("get the response that overflowed to %s %s: %w", a.Resource.Type, a.Resource.ID, err)
 		}
@@ -115,13 +129,13 @@ func (t *Task[T]) decode(a Answer) (value T, err error) {
 	if cut || t.Decode == nil && a.Response == nil {
 		return value, &UnkeptError{Ref: t.Ref, Resource: a.Resource, Unkept: unkept}
 	}
-	if t.Decode != nil {
-		value, err = t.Decode(a)
-	} else {
-		err = json.Unmarshal(a.Response, &value)
-	}
-	if err != nil {
-		return value, fmt.Errorf("decode the stored answer: %w", err)
-	}
-	return value, nil
+	err = guarded("decode the stored answer", func() (err error) {
+		if t.Decode != nil {
+			value, err = t.Decode(a)
+		} else {
+			err = json.Unmarshal(a.Response, &value)
+		}
+		return err
+	})
+	return value, err
 }

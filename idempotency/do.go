@@ -92,27 +92,44 @@ func DoTx[T any](ctx context.Context, s *Service, tx pgx.Tx, t Task[T], effect E
 	return result, err
 }
 
-// doIn is DoTx under an identity. It says whether the error is the effect's own.
-func (t *Task[T]) doIn(ctx context.Context, s *Service, who Identity, effect Effect[T]) (r Result[T], own bool, err error) {
-	c, replayed, err := t.take(ctx, s, who)
-	if err != nil || c == nil {
-		return replayed, false, err
+// txEnd is how far an attempt in a transaction came.
+type txEnd int
+
+const (
+	txBroken   txEnd = iota // a statement of ours failed
+	txRefused               // there is no claim to make an effect for, or the effect or its answer failed
+	txAnswered              // the key is completed, by this transaction or before: commit
+)
+
+// doIn is DoTx under an identity.
+func (t *Task[T]) doIn(ctx context.Context, s *Service, who Identity, effect Effect[T]) (r Result[T], how txEnd, err error) {
+	o, err := s.ClaimAs(ctx, who, t.Ref, t.Content, t.Lease)
+	if err != nil {
+		return r, txBroken, err
 	}
-	within, cancel := c.Within(ctx)
+	if err := o.Err(); err != nil {
+		return r, txRefused, err
+	}
+	if o.Claim == nil {
+		r, err = t.replay(ctx, o.Answer)
+		r.Replayed = !o.Own // after a COMMIT whose answer was lost, the answer is this call's
+		return r, txAnswered, err
+	}
+	within, cancel := o.Claim.Within(ctx)
 	defer cancel()
-	value, err := t.attempt(within, s, c, effect)
+	value, err := t.attempt(within, s, o.Claim, effect)
 	failure, answered := err.(*Failure) //nolint:errorlint // only the outermost counts
 	if err != nil && !answered {
-		return Result[T]{}, true, unmarked(err)
+		return r, txRefused, ofEffect(unmarked(err))
 	}
-	answer, seen, unkept := t.answer(ctx, c, value, failure)
+	answer, seen, unkept := t.answer(ctx, o.Claim, value, failure)
 	if unkept != nil {
-		return Result[T]{}, true, unkept
+		return r, txRefused, unkept
 	}
-	if _, err := s.Complete(ctx, c, answer); err != nil {
-		return Result[T]{}, false, err
+	if _, err := s.Complete(ctx, o.Claim, answer); err != nil {
+		return r, txBroken, err
 	}
-	return Result[T]{Value: seen}, true, failure.orNil()
+	return Result[T]{Value: seen}, txAnswered, failure.orNil()
 }
 
 // Peek tells the answer of the task's key without claiming it, for a caller that has something to ask before it may

@@ -194,7 +194,7 @@ func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) error {
 	all = append(all, c.ids, c.organizations, c.scopes, c.keys, c.hashes, c.tokens, c.typ, c.res, c.retain, e.lease)
 	b.Queue(beginEffectsSQL+effect+endEffectsSQL, append(all, args...)...).QueryRow(func(row pgx.Row) error {
 		var notWon int64
-		if err := row.Scan(&notWon, nil, nil, nil, nil); err != nil {
+		if err := row.Scan(&notWon, nil, nil, nil, nil, nil); err != nil {
 			return fmt.Errorf("claim %d keys: %w", len(e.order), err)
 		}
 		e.allWon = notWon == 0

@@ -101,6 +101,9 @@ const (
 // error is one that passes: an answer that is not stored is an effect that is made again. ErrFenceLost: another worker
 // owns the key. After any other error it is unknown whether the answer is stored.
 func (s *Service) Finish(ctx context.Context, c *Claim, a Answer) error {
+	if s.repo.nested {
+		return ErrNested
+	}
 	end, cancel := ending(ctx)
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -128,15 +131,23 @@ func (s *Service) giveUp(ctx context.Context, c *Claim, failure error) error {
 	plain := unmarked(failure)
 	if plain == failure { //nolint:errorlint // the same value, unless a mark was taken off
 		s.abandoned(ctx, c, failure)
-		return failure // the lease runs out
+		return ofEffect(failure) // the lease runs out
 	}
 	end, cancel := ending(ctx)
 	defer cancel()
 	if _, err := s.Release(end, c); err != nil {
-		return errors.Join(plain, err) // the lease ends it
+		return ofEffect(errors.Join(plain, err)) // the lease ends it
 	}
-	return plain
+	return ofEffect(plain)
 }
+
+// ofEffect is an effect's own error, of which Retryable knows nothing.
+func ofEffect(err error) error { return &effectError{err} }
+
+type effectError struct{ err error }
+
+func (e *effectError) Error() string { return e.err.Error() }
+func (e *effectError) Unwrap() error { return e.err }
 
 var errPanicked = errors.New("the effect panicked")
 
@@ -144,15 +155,3 @@ var errPanicked = errors.New("the effect panicked")
 func (s *Service) abandoned(ctx context.Context, c *Claim, why error) {
 	s.observe(ctx, Event{Op: OpAbandon, Ref: c.Ref, Kind: Claimed, Reclaimed: c.Reclaimed, Err: why})
 }
-
-var errLeaseEnds = errors.New("idempotency: the claim's lease ends")
-
-// Within is the context to make the effect under: it ends a tenth of what is left of the lease, at most 5 s,
-// before the lease does.
-func (c *Claim) Within(ctx context.Context) (context.Context, context.CancelFunc) {
-	margin := max(min(time.Until(c.Deadline)/10, 5*time.Second), 0)
-	return context.WithDeadlineCause(ctx, c.Deadline.Add(-margin), errLeaseEnds)
-}
-
-// Left is how much of the lease is left, by this process's clock.
-func (c *Claim) Left() time.Duration { return time.Until(c.Deadline) }

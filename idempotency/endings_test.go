@@ -498,7 +498,8 @@ func TestRetryable(t *testing.T) {
 	_, mismatch := idempotency.Do(t.Context(), b.keys, other, answering(1))
 	for name, err := range map[string]error{
 		"nil": nil, "a mismatch": mismatch, "the effect's own": errors.New("no"), "a failure": &idempotency.Failure{Code: "x"},
-		"unkept": &idempotency.UnkeptError{}, "no effect given": idempotency.ErrNoEffectGiven,
+		"an inner one's, as the effect's own": ofEffect(b, inFlight),
+		"unkept":                              &idempotency.UnkeptError{}, "no effect given": idempotency.ErrNoEffectGiven,
 	} {
 		if _, ok := idempotency.Retryable(err); ok {
 			t.Errorf("%s is retryable", name)
@@ -518,6 +519,15 @@ func TestRetryableByCode(t *testing.T) {
 			t.Errorf("%s is retryable: %v, want %v", code, ok, want)
 		}
 	}
+}
+
+// ofEffect is the error of a Do whose effect has failed so.
+func ofEffect(b *bundle, err error) error {
+	b.Helper()
+	_, failed := idempotency.Do(b.Context(), b.keys, task[int](b.ref("tool.x", "outer of "+err.Error()[:5])), func(context.Context, *idempotency.Claim) (int, error) {
+		return 0, err
+	})
+	return failed
 }
 
 func TestTheObserverSeesEveryEnding(t *testing.T) {

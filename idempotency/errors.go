@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -58,7 +59,10 @@ var (
 func Retryable(err error) (after time.Duration, ok bool) {
 	var busy *InFlightError
 	var server *pgconn.PgError
+	var own *effectError
 	switch {
+	case errors.As(err, &own):
+		return 0, false
 	case errors.As(err, &busy):
 		return busy.RetryAfter, true
 	case errors.Is(err, ErrInFlight), errors.Is(err, ErrLockTimeout):
@@ -74,18 +78,20 @@ func Retryable(err error) (after time.Duration, ok bool) {
 // passes reports whether a statement that failed so may succeed when it is sent again: not one that PostgreSQL
 // refuses for what it says.
 func passes(err error) bool {
-	if errors.Is(err, ErrIsolation) || errors.Is(err, ErrEmptyAnswer) {
-		return false
+	for _, final := range []error{ErrIsolation, ErrEmptyAnswer, ErrFenceLost, pgx.ErrTxClosed} {
+		if errors.Is(err, final) {
+			return false
+		}
 	}
 	switch code := pgCode(err); {
 	case len(code) != 5:
 		return true // no answer came
 	default:
 		switch code[:2] {
-		case "08", "25", "40", "53", "55", "57", "58", "XX":
+		case "08", "40", "53", "55", "57", "58", "XX":
 			return true
 		}
-		return false
+		return code == "25006" // a server that takes no writes, for a while
 	}
 }
 
@@ -126,7 +132,8 @@ func explain(err error) error {
 		return fmt.Errorf("%w: %w", ErrIsolation, err)
 	case "":
 		if lost := new(net.OpError); errors.As(err, &lost) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-			errors.Is(err, io.ErrClosedPipe) || pgconn.SafeToRetry(err) || pgconn.Timeout(err) {
+			errors.Is(err, io.ErrClosedPipe) || pgconn.SafeToRetry(err) || pgconn.Timeout(err) ||
+			errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errClaim) {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}

@@ -133,19 +133,13 @@ func ExampleService_Extend() {
 	defer end()
 	ctx, keys := context.Background(), idempotency.MustService(pool, idempotency.Options{})
 	export := refundTask[int]()
-	got, err := idempotency.Do(ctx, keys, export, func(_ context.Context, c *idempotency.Claim) (pages int, err error) {
+	got, err := idempotency.Do(ctx, keys, export, func(ctx context.Context, c *idempotency.Claim) (pages int, err error) {
 		for pages < 3 {
 			held, err := keys.Extend(ctx, c, export.Lease)
 			if err != nil || !held {
 				return 0, errors.Join(errors.New("another worker may have the key"), err)
 			}
-			within, cancel := c.Within(ctx)
-			err = within.Err() // writing a page under it
-			cancel()
-			if err != nil {
-				return 0, err
-			}
-			pages++
+			pages++ // written under ctx
 		}
 		return pages, nil
 	})

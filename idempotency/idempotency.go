@@ -80,8 +80,10 @@ type Claim struct {
 	// effect. Unless the vendor takes the key, find out before making it again.
 	Reclaimed bool
 	// Deadline is when the lease passes, on this process's monotonic clock and never later than on the
-	// database's. The effect must be over by then.
+	// database's. The effect must be over by then. Extend moves it.
 	Deadline time.Time
+
+	within *leaseContext // the context of the effect, once there is one
 }
 
 // Outcome is what Read and Claim answer.

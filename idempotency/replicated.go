@@ -15,8 +15,11 @@ import (
 // A row can be visible before a standby has it: when the wait of its COMMIT was cancelled, or the primary
 // restarted meanwhile. A transaction that only finds such a row has nothing to wait for, and its answer would
 // rest on a row that a failover loses. The message of a few bytes in the log gives it something to wait for:
-// it comes after all that the transaction has seen. Servers without synchronous standbys write no message.
-const DurableCommit = `set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
+// it comes after all that the transaction has seen. Servers without synchronous standbys write no message. Warnings are
+// let through, because one of them tells that a wait was cancelled: see WatchCommits.
+const DurableCommit = `set_config('client_min_messages', CASE current_setting('client_min_messages') WHEN 'error'
+	                                                       THEN 'warning' ELSE current_setting('client_min_messages') END, true),
+	                   set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
 	                                                      THEN 'on' ELSE current_setting('synchronous_commit') END, true),
 	                   CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_logical_emit_message(true, 'idempotency', '') END`
 

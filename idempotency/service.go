@@ -45,6 +45,10 @@ func NewService(pool *pgxpool.Pool, o Options) (*Service, error) {
 	if mode := pool.Config().ConnConfig.DefaultQueryExecMode; mode == pgx.QueryExecModeExec || mode == pgx.QueryExecModeSimpleProtocol {
 		return nil, fmt.Errorf("%w: its default_query_exec_mode is %s: leave it out", ErrPool, mode)
 	}
+	if conn := pool.Config().ConnConfig; conn.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && conn.StatementCacheCapacity <= 0 ||
+		conn.DefaultQueryExecMode == pgx.QueryExecModeCacheDescribe && conn.DescriptionCacheCapacity <= 0 {
+		return nil, fmt.Errorf("%w: its statement_cache_capacity or description_cache_capacity is 0: leave it out", ErrPool)
+	}
 	if o.LockWait <= 0 {
 		o.LockWait = DefaultLockWait
 	}
@@ -131,7 +135,8 @@ func (s *Service) ClaimAs(ctx context.Context, who Identity, r Ref, f Fingerprin
 		return Outcome{}, err
 	}
 	started := time.Now()
-	o, err := surely(ctx, s, s.claiming(who, r, f, lease).run, func(o Outcome) []Outcome { return []Outcome{o} })
+	o, err := surely(ctx, s, func(ctx context.Context, s *Service) (Outcome, error) { return s.claiming(who, r, f, lease).run(ctx) },
+		func(o Outcome) []Outcome { return []Outcome{o} })
 	if err != nil {
 		return Outcome{}, fmt.Errorf("claim key: %w", err)
 	}
@@ -187,7 +192,7 @@ func (s *Service) Release(ctx context.Context, c *Claim) (released bool, err err
 }
 
 // Extend gives a claim that is still held a whole lease from now on, for work that takes longer than was thought, and
-// moves its Deadline. Held is false when the claim moved on or had ended: stop working.
+// moves its Deadline and the end of the effect's context. Call it from the goroutine that holds the claim. Held is false when the claim moved on or had ended: stop working.
 func (s *Service) Extend(ctx context.Context, c *Claim, lease time.Duration) (held bool, err error) {
 	if err := validateLease(lease); err != nil {
 		return false, err
@@ -200,6 +205,9 @@ func (s *Service) Extend(ctx context.Context, c *Claim, lease time.Duration) (he
 		}
 		return err
 	})
+	if held && c.within != nil {
+		c.within.arm(c.Deadline)
+	}
 	return s.ended(ctx, c, OpExtend, held, err)
 }
 

@@ -2,7 +2,6 @@ package idempotency
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -24,15 +23,15 @@ func InTx[T any](ctx context.Context, s *Service, t Task[T], effect TxEffect[T])
 	}
 	who := Mint()
 	for n := 0; ; n++ {
-		result, own, err := t.inTx(ctx, s, who, effect)
-		if err == nil || own || n == maxResends || !acknowledgementLost(ctx, err) {
+		result, lost, err := t.inTx(ctx, s, who, effect)
+		if !lost || n == maxResends {
 			return result, err
 		}
 	}
 }
 
-// inTx makes one attempt, and says whether its error is the effect's own.
-func (t *Task[T]) inTx(ctx context.Context, s *Service, who Identity, effect TxEffect[T]) (result Result[T], own bool, err error) {
+// inTx makes one attempt. Lost: the connection ended, and another attempt tells what became of this one.
+func (t *Task[T]) inTx(ctx context.Context, s *Service, who Identity, effect TxEffect[T]) (result Result[T], lost bool, err error) {
 	pool, _ := s.pool()
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -41,26 +40,27 @@ func (t *Task[T]) inTx(ctx context.Context, s *Service, who Identity, effect TxE
 	defer conn.Release()
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
-		return result, false, fmt.Errorf("begin: %w", explain(err))
+		return result, acknowledgementLost(ctx, err), fmt.Errorf("begin: %w", explain(err))
 	}
 	committed := false
 	defer func() {
 		if !committed {
-			_ = tx.Rollback(context.WithoutCancel(ctx)) // a connection that is gone has rolled back
+			end, cancel := ending(ctx)
+			defer cancel()
+			_ = tx.Rollback(end) // a connection that is gone has rolled back
 			s.observe(ctx, Event{Op: OpRollback, Ref: t.Ref, Err: err})
 		}
 	}()
-	result, own, err = t.doIn(ctx, s.In(tx), who, func(ctx context.Context, c *Claim) (T, error) { return effect(ctx, tx, c) })
-	var failure *Failure
-	if err != nil && !errors.As(err, &failure) {
-		return Result[T]{}, own, err
+	result, how, err := t.doIn(ctx, s.In(tx), who, func(ctx context.Context, c *Claim) (T, error) { return effect(ctx, tx, c) })
+	if how != txAnswered {
+		return Result[T]{}, how == txBroken && acknowledgementLost(ctx, err), err
 	}
-	if lost := tx.Commit(ctx); lost != nil {
-		return Result[T]{}, false, fmt.Errorf("commit: %w", explain(lost))
+	if failed := tx.Commit(ctx); failed != nil {
+		return Result[T]{}, acknowledgementLost(ctx, failed), fmt.Errorf("commit: %w", explain(failed))
 	}
 	committed = true
-	if lost := CheckReplicated(conn.Conn()); lost != nil {
-		return Result[T]{}, false, lost
+	if cancelled := CheckReplicated(conn.Conn()); cancelled != nil {
+		return Result[T]{}, true, cancelled
 	}
-	return result, own, err
+	return result, false, err
 }

@@ -11,7 +11,8 @@ import (
 // known: it cannot be told, because this release does not know the method, or the body could not be unpacked until
 // ctx ended.
 func (g *Gate) Rehash(ctx context.Context, req *Request, position int, method string) (hash string, known bool) {
-	body, leave, err := g.unpack(ctx, req)
+	own := *req // unpacking changes it, and others read the request
+	body, leave, err := g.unpack(ctx, &own)
 	defer leave()
 	if err != nil {
 		return "", false

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"mime/multipart"
 	"net/http"
@@ -99,10 +100,11 @@ func TestReconcile(t *testing.T) {
 			t.Parallel()
 			a := newAPI(t)
 			a.answers(504)
-			a.door.Reconcile = func(w http.ResponseWriter, _ *http.Request, c *idempotency.Claim) bool {
-				if !c.Reclaimed {
-					t.Error("asked without a reason")
+			a.door.Reconcile = func(w http.ResponseWriter, r *http.Request, c *idempotency.Claim) bool {
+				if body, err := io.ReadAll(r.Body); !c.Reclaimed || err != nil || string(body) != `{"name":"paper"}` {
+					t.Errorf("asked with %q, %v, reclaimed %v", body, err, c.Reclaimed)
 				}
+				w.Header().Set("X-Reconciled", "true")
 				if found {
 					w.WriteHeader(http.StatusAccepted)
 				}
@@ -110,7 +112,12 @@ func TestReconcile(t *testing.T) {
 			}
 			a.want(request("k"), 504, 1)
 			a.passLeases()
-			a.answers(201)
+			a.operation = func(w http.ResponseWriter, r *http.Request) {
+				if body, err := io.ReadAll(r.Body); err != nil || string(body) != `{"name":"paper"}` || w.Header().Get("X-Reconciled") != "" {
+					t.Errorf("executed with %q, %v, %v", body, err, w.Header())
+				}
+				w.WriteHeader(201)
+			}
 			status, calls := 201, int32(2)
 			if found {
 				status, calls = 202, 1

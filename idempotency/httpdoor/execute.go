@@ -39,7 +39,7 @@ type TxHandler func(w http.ResponseWriter, r *http.Request, tx pgx.Tx)
 // answered after its COMMIT. An answer that is not stored (Release, Abandon) is given, and the transaction rolled back.
 // A request without a key gets a transaction too.
 func (d *Door) WrapTx(pool Beginner, next TxHandler) http.Handler {
-	return d.protect(unprotected(pool, next), func(w http.ResponseWriter, r *http.Request, k *keyed) { d.serveTx(w, r, next, k) })
+	return d.protect(d.unprotected(pool, next), func(w http.ResponseWriter, r *http.Request, k *keyed) { d.serveTx(w, r, next, k) })
 }
 
 // keyed is a request with a key.
@@ -47,6 +47,12 @@ type keyed struct {
 	ref     idempotency.Ref
 	content idempotency.Fingerprint
 	body    []byte
+}
+
+// restore gives the request its body again.
+func (k *keyed) restore(r *http.Request) *http.Request {
+	r.Body = io.NopCloser(bytes.NewReader(k.body))
+	return r
 }
 
 // protect lets requests without a key pass, and reads those that have one.
@@ -120,8 +126,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, next http.Handler, 
 	case o.Kind == idempotency.Completed:
 		d.replay(w, o.Answer)
 	default:
-		r.Body = io.NopCloser(bytes.NewReader(k.body))
-		d.execute(w, r, next, o.Claim)
+		d.execute(w, r, next, k, o.Claim)
 	}
 }
 
@@ -160,13 +165,17 @@ func ClaimFrom(ctx context.Context) (*idempotency.Claim, bool) {
 }
 
 // execute runs the operation and ends the claim before the client has the answer. A panic abandons the claim.
-func (d *Door) execute(w http.ResponseWriter, r *http.Request, next http.Handler, c *idempotency.Claim) {
+func (d *Door) execute(w http.ResponseWriter, r *http.Request, next http.Handler, k *keyed, c *idempotency.Claim) {
 	within, cancel := c.Within(context.WithValue(r.Context(), claimKey{}, c))
 	defer cancel()
 	r = r.WithContext(within)
-	answer := &recorder{to: w, header: http.Header{}}
-	if !c.Reclaimed || d.Reconcile == nil || !d.Reconcile(answer, r, c) {
-		next.ServeHTTP(answer, r)
+	answer, found := &recorder{to: w, header: http.Header{}}, false
+	if c.Reclaimed && d.Reconcile != nil {
+		found = d.Reconcile(answer, k.restore(r), c)
+	}
+	if !found {
+		answer = &recorder{to: w, header: http.Header{}}
+		next.ServeHTTP(answer, k.restore(r))
 	}
 	var err error
 	switch d.ending(answer, within.Err() != nil) {
@@ -198,9 +207,7 @@ func (d *Door) serveTx(w http.ResponseWriter, r *http.Request, next TxHandler, k
 		Decode: func(a idempotency.Answer) (json.RawMessage, error) { return a.Response, nil },
 	}, func(ctx context.Context, tx pgx.Tx, c *idempotency.Claim) (json.RawMessage, error) {
 		answer = &recorder{to: w, header: http.Header{}, whole: true}
-		again := r.WithContext(context.WithValue(ctx, claimKey{}, c))
-		again.Body = io.NopCloser(bytes.NewReader(k.body))
-		next(answer, again, tx)
+		next(answer, k.restore(r.WithContext(context.WithValue(ctx, claimKey{}, c))), tx)
 		if d.ending(answer, ctx.Err() != nil) != Store {
 			return nil, errNotStored
 		}
@@ -211,18 +218,21 @@ func (d *Door) serveTx(w http.ResponseWriter, r *http.Request, next TxHandler, k
 		d.replay(w, idempotency.Answer{Response: result.Value})
 	case err == nil, errors.Is(err, errNotStored):
 		answer.send()
+	case errors.Is(err, idempotency.ErrUnavailable), errors.Is(err, idempotency.ErrUnreplicated):
+		w.Header().Set("Retry-After", "1")
+		d.refuse(w, uncertain, "")
 	default:
 		d.refuseError(w, err)
 	}
 }
 
 // unprotected runs an operation without a key in a transaction of its own. Its answer decides whether it is kept.
-func unprotected(pool Beginner, next TxHandler) http.Handler {
+func (d *Door) unprotected(pool Beginner, next TxHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &recorder{to: w, header: http.Header{}, whole: true}
 		err := pgx.BeginFunc(r.Context(), pool, func(tx pgx.Tx) error {
 			next(answer, r, tx)
-			if EndingOf(answer.status()) != Store {
+			if d.ending(answer, r.Context().Err() != nil) != Store {
 				return errNotStored
 			}
 			return nil

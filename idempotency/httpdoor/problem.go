@@ -15,6 +15,7 @@ const (
 	inFlight    code = "IN_FLIGHT"
 	mismatch    code = "KEY_MISMATCH"
 	unavailable code = "UNAVAILABLE"
+	uncertain   code = "UNCERTAIN"
 	lostAnswer  code = "ANSWER_NOT_KEPT"
 	// misconfigured: the fault is the server's, and a repeat does not mend it.
 	misconfigured code = "MISCONFIGURED"
@@ -35,6 +36,8 @@ func (c code) meaning() (status int, title string) {
 		return http.StatusUnprocessableEntity, "the key was used for another request, do not repeat it"
 	case lostAnswer:
 		return http.StatusGone, "the request was executed, but its answer was not kept"
+	case uncertain:
+		return http.StatusServiceUnavailable, "it is unknown whether it was done, repeat it with the same key"
 	case misconfigured:
 		return http.StatusInternalServerError, "nothing was done, the server is not set up for idempotency keys"
 	default:

@@ -90,6 +90,10 @@ func (b *Inbox) tryAlone(rows []*row, decide bool) (again, decideNext bool, err 
 			judged = b.judge(r, verdicts[i])
 		}
 		return judged != ended, judged == toDecide, nil
+	case isRefusal(err) && decide && first.drop == nil:
+		// The delivery's data stands in the insert of a batch as well. What an update alone refuses is a fault of ours.
+		b.metrics.faults.Inc()
+		return false, decide, fmt.Errorf("PostgreSQL refuses to take a key over: %w", err)
 	case isRefusal(err):
 		return false, decide, b.refusedAlone(rows, err)
 	case isMissingDay(err) && b.makeDay():
@@ -143,7 +147,7 @@ func (b *Inbox) decide(ctx context.Context, r *row) ([]idempotency.Verdict, erro
 			return err
 		}
 		if outcome.Kind == idempotency.Conflict && content.unknown != "" {
-			return fmt.Errorf("the key was stored with the method %q, which this release does not know", content.unknown)
+			return fmt.Errorf("the key was stored with the method %q, which this release does not know or had no room for", content.unknown)
 		}
 		verdict = outcome.Kind
 		switch {

@@ -1,9 +1,11 @@
 package inbox_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -57,6 +59,32 @@ func TestASessionsEncodingIsNoFaultOfTheDelivery(t *testing.T) {
 			w.wantRows(1, 1, 0)
 		})
 	}
+}
+
+// What the full form updates, and a batch does not, may be at fault too.
+func TestAFaultOfATakeOverIsOurs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, defaults)
+	err := pgx.BeginFunc(context.Background(), w.pool, func(tx pgx.Tx) error {
+		w.claim(tx, "1", "processing", "-1 s", "1 day")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.exec(`CREATE FUNCTION public.fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken' USING ERRCODE = '22000'; END $$;
+		CREATE TRIGGER fails BEFORE UPDATE ON agent.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.fails()`)
+	work := w.request(w.item("1", "a"))
+	work.Deadline = time.Now().Add(300 * time.Millisecond)
+	w.wantEndings(w.settle(work), failed)
+	if n := w.faults(); n == 0 {
+		t.Error("the fault is not counted")
+	}
+	if n := w.count(`SELECT count(*) FROM agent.webhook_drops`); n != 0 {
+		t.Errorf("%d drops", n)
+	}
+	w.exec(`DROP TRIGGER fails ON agent.idempotency_keys`)
+	w.wantEndings(w.settle(w.request(w.item("1", "a"))), accepted)
 }
 
 func TestAMalformedDeliveryIsNoFaultOfOurs(t *testing.T) {

@@ -28,7 +28,10 @@ func newReplicated(t *testing.T) *replicated {
 	if err := primary.Set(t.Context(), "synchronous_standby_names", "*"); err != nil {
 		t.Fatal(err)
 	}
-	w := worldOn(t, primary.URL(devdb.Database), defaults, func(c *pgxpool.Config) { idempotency.WatchCommits(c.ConnConfig) })
+	w := worldOn(t, primary.URL(devdb.Database), defaults, func(c *pgxpool.Config) {
+		idempotency.WatchCommits(c.ConnConfig)
+		c.ConnConfig.RuntimeParams["client_min_messages"] = "error" // as a role may have it: it hides warnings
+	})
 	w.await(`SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'`)
 	return &replicated{w, primary, standby}
 }

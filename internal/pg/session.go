@@ -26,7 +26,8 @@ func pins() [][2]string {
 		{"DateStyle", "ISO, YMD"},
 		{"IntervalStyle", "postgres"},
 		{"extra_float_digits", "1"},
-		{"TimeZone", "UTC"}, // days are those of UTC
+		{"TimeZone", "UTC"},                // days are those of UTC
+		{"client_min_messages", "warning"}, // a warning tells that a COMMIT no longer waits for the standby
 		// What names mean.
 		{"search_path", "pg_catalog, pg_temp"},
 		{"default_table_access_method", "heap"}, // the sweep deletes by ctid

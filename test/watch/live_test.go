@@ -339,4 +339,5 @@ func (l *live) checkNames(t *testing.T, d *Dashboard) {
 var unwatched = []string{
 	"gateway_build_info", "gateway_directory_refreshes_total", "gateway_directory_sources", "gateway_directory_jobs",
 	"gateway_db_fsync_off", "gateway_directory_old_seals", "gateway_requests_refused_total",
+	"gateway_connections", "gateway_connections_limit", "gateway_connections_closed_total",
 }

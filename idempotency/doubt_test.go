@@ -176,3 +176,17 @@ func TestClaimsWithoutAConnectionEndWithTheirCallers(t *testing.T) {
 		t.Errorf("%d keys, want that of the caller that waited", n)
 	}
 }
+
+// A reclaimed claim that is released after its retention keeps its row until it is swept, like any other.
+func TestAReleasePastTheRetentionIsOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.ref("webhook.nylas", "k")
+	b.own(r, content("1"))
+	b.pass(lease)
+	c := b.own(r, content("1"))
+	b.pass(25 * time.Hour)
+	if !b.release(c) {
+		t.Error("not released")
+	}
+}

@@ -172,7 +172,7 @@ func (m *model) release(c *idempotency.Claim) {
 	}
 	switch {
 	case want && c.Reclaimed: // the doubt stays
-		row.lease = 0
+		row.lease = min(row.lease, 0)
 	case want:
 		delete(m.rows, c.Ref)
 	}

@@ -170,7 +170,7 @@ func (r *repository) release(ctx context.Context, held Identity) (bool, error) {
 }
 
 const lapseSQL = `
-	UPDATE agent.idempotency_keys SET lease_expires_at = clock_timestamp()
+	UPDATE agent.idempotency_keys SET lease_expires_at = least(lease_expires_at, clock_timestamp()) -- never past the retention
 	 WHERE id = $1 AND lease_token = $2 AND status = 'processing'
 	RETURNING ` + recordColumns
 

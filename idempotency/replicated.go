@@ -17,10 +17,9 @@ import (
 // rest on a row that a failover loses. The message of a few bytes in the log gives it something to wait for:
 // it comes after all that the transaction has seen. Servers without synchronous standbys write no message. Warnings are
 // let through, because one of them tells that a wait was cancelled: see WatchCommits.
-const DurableCommit = `set_config('client_min_messages', CASE current_setting('client_min_messages') WHEN 'error'
-	                                                       THEN 'warning' ELSE current_setting('client_min_messages') END, true),
-	                   set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
-	                                                      THEN 'on' ELSE current_setting('synchronous_commit') END, true),
+const DurableCommit = `CASE WHEN current_setting('client_min_messages') = 'error' THEN set_config('client_min_messages', 'warning', true) END,
+	                   CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
+	                        THEN set_config('synchronous_commit', 'on', true) END,
 	                   CASE WHEN current_setting('synchronous_standby_names') <> '' THEN pg_logical_emit_message(true, 'idempotency', '') END`
 
 // ErrUnreplicated: the transaction is committed on the primary, and its wait for the synchronous standbys was

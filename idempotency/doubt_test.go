@@ -20,7 +20,7 @@ func TestExtendMovesTheEffectsContext(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	short := task[int](b.ref("tool.x", "k"))
-	short.Lease = 200 * time.Millisecond
+	short.Lease = 2 * time.Second
 	got, err := idempotency.Do(t.Context(), b.keys, short, func(ctx context.Context, c *idempotency.Claim) (int, error) {
 		first, _ := ctx.Deadline()
 		if held, err := b.keys.Extend(ctx, c, lease); err != nil || !held {

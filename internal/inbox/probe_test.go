@@ -32,7 +32,7 @@ func TestAFaultOfOursIsNoMalformedDelivery(t *testing.T) {
 			w := newWorld(t, defaults)
 			w.exec(tt.breaks)
 			one, two := w.request(w.item("1", "a"), w.item("2", "a")), w.request(w.item("3", "a"))
-			one.Deadline = time.Now().Add(300 * time.Millisecond)
+			one.Deadline = time.Now().Add(time.Second)
 			two.Deadline = one.Deadline
 			w.wantEndings(w.settle(one, two), failed, failed, failed)
 			w.wantRows(0, 0, 0)
@@ -54,7 +54,7 @@ func TestASessionsEncodingIsNoFaultOfTheDelivery(t *testing.T) {
 			w := newWorld(t, defaults, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["client_encoding"] = encoding })
 			w.wantEndings(w.settle(w.request(w.item("plain", "a"))), accepted)
 			work := w.request(w.item(id, "a"))
-			work.Deadline = time.Now().Add(300 * time.Millisecond)
+			work.Deadline = time.Now().Add(time.Second)
 			w.wantEndings(w.settle(work), failed)
 			w.wantRows(1, 1, 0)
 		})
@@ -75,7 +75,7 @@ func TestAFaultOfATakeOverIsOurs(t *testing.T) {
 	w.exec(`CREATE FUNCTION public.fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken' USING ERRCODE = '22000'; END $$;
 		CREATE TRIGGER fails BEFORE UPDATE ON agent.idempotency_keys FOR EACH ROW EXECUTE FUNCTION public.fails()`)
 	work := w.request(w.item("1", "a"))
-	work.Deadline = time.Now().Add(300 * time.Millisecond)
+	work.Deadline = time.Now().Add(time.Second)
 	w.wantEndings(w.settle(work), failed)
 	if n := w.faults(); n == 0 {
 		t.Error("the fault is not counted")

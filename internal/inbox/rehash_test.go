@@ -44,6 +44,7 @@ func (n newer) Rehash(method, contentType string, body []byte) (hashes []string,
 type gates struct {
 	*world
 	today, next *providers.Gate
+	patience    time.Duration // how long a delivery may take
 }
 
 func newGates(t *testing.T) *gates {
@@ -73,7 +74,7 @@ func newGates(t *testing.T) *gates {
 	gate := func(p providers.Provider) *providers.Gate {
 		return providers.NewGate([]providers.Provider{p}, directory, w.box, drops.NewLedger([]string{"nylas"}), 1<<20)
 	}
-	return &gates{w, gate(nylas.New()), gate(newer{nylas.New()})}
+	return &gates{w, gate(nylas.New()), gate(newer{nylas.New()}), 30 * time.Second}
 }
 
 // admit takes a body through a release's gate, compressed or not, and returns how its deliveries ended.
@@ -95,7 +96,7 @@ func (g *gates) admit(gate *providers.Gate, body string, compressed bool) []stri
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	admission, err := gate.Recover(req, items, time.Now().Add(time.Second))
+	admission, err := gate.Recover(req, items, time.Now().Add(g.patience))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -136,7 +137,9 @@ func TestTheHashMethodCanChange(t *testing.T) {
 		g := newGates(t)
 		g.wantEndings(g.admit(g.next, message(1, "hi"), false), accepted)
 		// This release cannot tell: that is no verdict.
+		g.patience = time.Second
 		g.wantEndings(g.admit(g.today, message(2, "hi"), false), failed)
+		g.patience = 30 * time.Second
 		g.wantEndings(g.admit(g.next, message(2, "hi"), false), duplicate)
 		g.wantRows(1, 1, 0)
 	})

@@ -65,7 +65,7 @@ func TestACompletionOutlivesAnOutage(t *testing.T) {
 	b.want(b.read(r, content("1")), idempotency.Completed)
 }
 
-// A lock on the row is an outage too: whoever holds it ends.
+// A lock on the row is an outage too: its holder ends.
 func TestACompletionWaitsForALock(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

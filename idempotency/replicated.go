@@ -56,7 +56,7 @@ func CheckReplicated(conn *pgx.Conn) error {
 	return ErrUnreplicated
 }
 
-// checkedPool is a pool whose batches, each a transaction of its own, fail with ErrUnreplicated.
+// checkedPool is a pool whose batches, each one transaction, fail with ErrUnreplicated.
 type checkedPool struct{ *pgxpool.Pool }
 
 func (p checkedPool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {

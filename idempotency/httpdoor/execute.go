@@ -226,7 +226,7 @@ func (d *Door) serveTx(w http.ResponseWriter, r *http.Request, next TxHandler, k
 	}
 }
 
-// unprotected runs an operation without a key in a transaction of its own. Its answer decides whether it is kept.
+// unprotected runs an operation without a key in a new transaction. Its answer decides whether it is kept.
 func (d *Door) unprotected(pool Beginner, next TxHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &recorder{to: w, header: http.Header{}, whole: true}

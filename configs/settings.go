@@ -51,34 +51,34 @@ func Settings() []Setting {
 // table is the one place where settings are described. A setting is a row here and a field of Config.
 func table() []setting {
 	list := []setting{
-		{Setting: Setting{Name: fileSetting, Help: "YAML file with settings; the environment wins over it. The flag --config names one too."}},
+		{Setting: Setting{Name: fileSetting, Help: "YAML file with settings. The environment wins over it. The flag --config names one too."}},
 		{
 			Setting: Setting{Name: "DATABASE_URL", Secret: true, Help: "The PostgreSQL database (15 or later), as a URL or as keywords and values."},
 			missing: "write the address of a PostgreSQL database, like postgres://user:password@host:5432/gateway",
 			check:   func(c *Config) error { return databaseURL(c.DatabaseURL.Reveal()) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_SECRETS_KEY", Secret: true, Help: "The key that seals the vendors' secrets in the database: 32 random bytes in base64. Several with commas between: the first seals, all open."},
+			Setting: Setting{Name: "GATEWAY_SECRETS_KEY", Secret: true, Help: "The key that seals the vendors' secrets in the database: 32 random bytes in base64. Separate several keys with commas: the first one seals, all of them open."},
 			missing: "make one with: openssl rand -base64 32",
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_STATE_DIR", Help: "Folder on local disk that serve makes (0700) if it is missing; this version keeps nothing in it. Default: $XDG_STATE_HOME/gateway, else ~/.local/state/gateway, for root /var/lib/gateway."},
+			Setting: Setting{Name: "GATEWAY_STATE_DIR", Help: "Folder on local disk. serve creates it (0700) if it is missing; this version stores nothing in it. Default: $XDG_STATE_HOME/gateway, else ~/.local/state/gateway, for root /var/lib/gateway."},
 			check:   func(c *Config) error { return absolute(c.StateDir) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_LISTEN", Default: ":8080", Help: "Where vendors call: /webhooks/*, and /healthz for load balancers; nothing else."},
+			Setting: Setting{Name: "GATEWAY_LISTEN", Default: ":8080", Help: "Public listener, for vendors: /webhooks/*, and /healthz for load balancers; nothing else."},
 			check:   func(c *Config) error { return address(c.Listen) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_ADMIN_LISTEN", Default: "127.0.0.1:8081", Help: "Where operators look: /metrics, /livez, /readyz. Keep it private."},
+			Setting: Setting{Name: "GATEWAY_ADMIN_LISTEN", Default: "127.0.0.1:8081", Help: "Admin listener, for operators: /metrics, /livez, /readyz. Keep it private."},
 			check:   func(c *Config) error { return address(c.AdminListen) },
 		},
-		{Setting: Setting{Name: "GATEWAY_ADMIN_OPEN", Default: "false", Help: "I protect the admin listener otherwise: it may then be off loopback, and answers whatever host a request names. It has no authentication."}},
-		{Setting: Setting{Name: "GATEWAY_PPROF", Default: "false", Help: "Go's profiles at /debug/pprof of the admin listener, which must then be on loopback."}},
-		{Setting: Setting{Name: "GATEWAY_WAIT_FOR_POSTGRES", Default: "true", Help: "Whether serve waits at its start for a PostgreSQL that does not answer, unready meanwhile. false: it exits with status 4."}},
-		{Setting: Setting{Name: "GATEWAY_ACCEPT_FSYNC_OFF", Default: "false", Help: "Start on a server that reports fsync = off, because its provider makes commits durable in another way. On any other server a crash loses what was acknowledged."}},
-		{Setting: Setting{Name: "GATEWAY_TRUSTED_PROXIES", Help: "Addresses and networks of the proxies before the gateway, with commas between: from them alone X-Forwarded-For is taken for the client's address in the log. Unless set it is the connection's."}},
-		{Setting: Setting{Name: "GATEWAY_LOG_LEVEL", Default: "info", Help: "The least that is logged: debug, info, warn or error."}},
+		{Setting: Setting{Name: "GATEWAY_ADMIN_OPEN", Default: "false", Help: "true says that something else protects the admin listener, which has no authentication. It may then listen off loopback, and it answers whatever host a request names."}},
+		{Setting: Setting{Name: "GATEWAY_PPROF", Default: "false", Help: "Serve Go's profiles at /debug/pprof of the admin listener, which must then be on loopback."}},
+		{Setting: Setting{Name: "GATEWAY_WAIT_FOR_POSTGRES", Default: "true", Help: "true: if PostgreSQL does not answer when serve starts, serve waits for it and is unready meanwhile. false: serve exits with status 4."}},
+		{Setting: Setting{Name: "GATEWAY_ACCEPT_FSYNC_OFF", Default: "false", Help: "Start on a server that reports fsync = off because its provider makes commits durable in another way. On any other server a crash loses acknowledged deliveries."}},
+		{Setting: Setting{Name: "GATEWAY_TRUSTED_PROXIES", Help: "Addresses and networks of the proxies in front of the gateway, separated by commas. The log takes the client's address from X-Forwarded-For only if one of them sent it. Unless set, it is the connection's."}},
+		{Setting: Setting{Name: "GATEWAY_LOG_LEVEL", Default: "info", Help: "The lowest level that is logged: debug, info, warn or error."}},
 	}
 	list = append(append(append(list, limits()...), times()...), captures()...)
 	for i := range list {
@@ -92,39 +92,39 @@ func table() []setting {
 func limits() []setting {
 	return []setting{
 		{
-			Setting: Setting{Name: "GATEWAY_MAX_CONNECTIONS", Default: "10000", Help: "Connections to the public listener at once; over it the one gives way that has sent no whole request for longest."},
+			Setting: Setting{Name: "GATEWAY_MAX_CONNECTIONS", Default: "10000", Help: "Maximum number of connections to the public listener. Above it, the one that has gone longest without sending a whole request is closed."},
 			check:   func(c *Config) error { return number(c.MaxConnections, 64, 1_000_000) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_MAX_BODY_BYTES", Default: "4MiB", Help: "The largest body on the wire; a larger one is answered 413."},
+			Setting: Setting{Name: "GATEWAY_MAX_BODY_BYTES", Default: "4MiB", Help: "Maximum size of a body as sent. A larger one is answered 413."},
 			check:   func(c *Config) error { return size(c.MaxBodyBytes, 64*kib, 64*mib) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_MAX_INFLATED_BYTES", Default: "16MiB", Help: "The largest body after inflating; a larger one is kept as it came, as a malformed drop."},
+			Setting: Setting{Name: "GATEWAY_MAX_INFLATED_BYTES", Default: "16MiB", Help: "Maximum size of a body after decompression. A larger one is kept as it came, as a malformed drop."},
 			check:   func(c *Config) error { return size(c.MaxInflatedBytes, 64*kib, 256*mib) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_BODY_BUDGET_BYTES", Default: "256MiB", Help: "Bytes of all bodies in memory at once, a quarter of them for bodies up to 64 KiB; over it the body that has been arriving for longest is answered 503."},
+			Setting: Setting{Name: "GATEWAY_BODY_BUDGET_BYTES", Default: "256MiB", Help: "Maximum memory for all bodies together, a quarter of it for bodies up to 64 KiB. Above it, the body that has been arriving for longest is answered 503."},
 			check:   func(c *Config) error { return size(c.BodyBudgetBytes, mib, 64*gib) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_QUEUE_DELIVERIES", Default: "20000", Help: "Deliveries that may wait to be stored, or be under way; over it a request is answered 503."},
+			Setting: Setting{Name: "GATEWAY_QUEUE_DELIVERIES", Default: "20000", Help: "Maximum number of deliveries that wait to be stored or are being stored. Above it, requests are answered 503."},
 			check:   func(c *Config) error { return number(c.QueueDeliveries, 1000, 1_000_000) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_QUEUE_BYTES", Default: "128MiB", Help: "Bytes of those deliveries."},
+			Setting: Setting{Name: "GATEWAY_QUEUE_BYTES", Default: "128MiB", Help: "Maximum size of those deliveries together."},
 			check:   func(c *Config) error { return size(c.QueueBytes, mib, 64*gib) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_BATCH_DELIVERIES", Default: "256", Help: "Deliveries that one transaction stores at most."},
+			Setting: Setting{Name: "GATEWAY_BATCH_DELIVERIES", Default: "256", Help: "Maximum number of deliveries in one transaction."},
 			check:   func(c *Config) error { return number(c.BatchDeliveries, 1, 10_000) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_BATCH_BYTES", Default: "8MiB", Help: "Bytes that one transaction stores, about; a larger delivery goes alone."},
+			Setting: Setting{Name: "GATEWAY_BATCH_BYTES", Default: "8MiB", Help: "Approximate maximum size of one transaction. A larger delivery goes alone."},
 			check:   func(c *Config) error { return size(c.BatchBytes, 64*kib, 256*mib) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_COMMITTERS", Default: "2", Help: "Transactions that store at once; each takes one connection."},
+			Setting: Setting{Name: "GATEWAY_COMMITTERS", Default: "2", Help: "Number of transactions that store at the same time. Each takes one connection."},
 			check:   func(c *Config) error { return number(c.Committers, 1, 64) },
 		},
 	}
@@ -133,11 +133,11 @@ func limits() []setting {
 func times() []setting {
 	return []setting{
 		{
-			Setting: Setting{Name: "GATEWAY_READ_TIMEOUT", Default: "10s", Help: "How long a request's body may take to arrive."},
+			Setting: Setting{Name: "GATEWAY_READ_TIMEOUT", Default: "10s", Help: "Maximum time for a request's body to arrive."},
 			check:   func(c *Config) error { return duration(c.ReadTimeout, 100*time.Millisecond, 5*time.Minute) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_SETTLE_TIMEOUT", Default: "2500ms", Help: "How long a vendor's call waits, once its body is there, for its delivery to be stored; then 503. Slack gives up after 3 s, Nylas after 10 s."},
+			Setting: Setting{Name: "GATEWAY_SETTLE_TIMEOUT", Default: "2500ms", Help: "Maximum time to store a delivery once its body has arrived; then the answer is 503. Slack gives up after 3 s, Nylas after 10 s."},
 			check:   func(c *Config) error { return duration(c.SettleTimeout, 100*time.Millisecond, time.Minute) },
 		},
 		{
@@ -154,15 +154,15 @@ func times() []setting {
 			check:   func(c *Config) error { return duration(c.DropsRetention, time.Hour, 3650*day) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_SWEEP_INTERVAL", Default: "1m", Help: "How long to wait between two sweeps of what is past its retention."},
+			Setting: Setting{Name: "GATEWAY_SWEEP_INTERVAL", Default: "1m", Help: "Time between two sweeps, which remove what is past its retention."},
 			check:   func(c *Config) error { return duration(c.SweepInterval, time.Second, time.Hour) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_SHUTDOWN_DELAY", Default: "0s", Help: "How long, after SIGTERM, requests are still taken while /readyz says 503: what a load balancer needs to notice."},
+			Setting: Setting{Name: "GATEWAY_SHUTDOWN_DELAY", Default: "0s", Help: "How long requests are still accepted after SIGTERM, while /readyz returns 503: what a load balancer needs to notice."},
 			check:   func(c *Config) error { return duration(c.ShutdownDelay, 0, 5*time.Minute) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_SHUTDOWN_TIMEOUT", Default: "25s", Help: "How long, after that, requests under way may take to be answered. With the delay, less than what SIGKILL waits for."},
+			Setting: Setting{Name: "GATEWAY_SHUTDOWN_TIMEOUT", Default: "25s", Help: "Maximum time, after that delay, to answer the requests in progress. Delay and timeout together must end before SIGKILL."},
 			check:   func(c *Config) error { return duration(c.ShutdownTimeout, time.Second, 10*time.Minute) },
 		},
 	}
@@ -171,19 +171,19 @@ func times() []setting {
 func captures() []setting {
 	return []setting{
 		{
-			Setting: Setting{Name: "GATEWAY_CAPTURE_DIR", Help: "Folder to capture verified requests in, for gateway replay; what is in it is as private as what vendors send. Off unless set."},
+			Setting: Setting{Name: "GATEWAY_CAPTURE_DIR", Help: "Folder for captures of verified requests, for gateway replay. They are as private as what vendors send. Off unless set."},
 			check:   func(c *Config) error { return absoluteIfSet(c.CaptureDir) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_CAPTURE_FILES", Default: "1000", Help: "How many captures that folder may hold of each provider; then no more are made."},
+			Setting: Setting{Name: "GATEWAY_CAPTURE_FILES", Default: "1000", Help: "Maximum number of captures of each provider in that folder. Above it, no more are made."},
 			check:   func(c *Config) error { return number(c.CaptureFiles, 1, 1_000_000) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_CAPTURE_BYTES", Default: "64MiB", Help: "And how many bytes of bodies."},
+			Setting: Setting{Name: "GATEWAY_CAPTURE_BYTES", Default: "64MiB", Help: "Maximum size of their bodies together, for each provider."},
 			check:   func(c *Config) error { return size(c.CaptureBytes, mib, 64*gib) },
 		},
 		{
-			Setting: Setting{Name: "GATEWAY_REJECTED_DIR", Help: "Folder to keep refused requests in, signatures too, for gateway doctor: 50 of each provider, 10 a minute, for an hour. Anybody can cause them. Off unless set."},
+			Setting: Setting{Name: "GATEWAY_REJECTED_DIR", Help: "Folder for refused requests, with their signatures, for gateway doctor: 50 of each provider, 10 a minute, for an hour. Anybody can cause them. Off unless set."},
 			check:   func(c *Config) error { return absoluteIfSet(c.RejectedDir) },
 		},
 	}

@@ -25,6 +25,7 @@ var mayImport = map[string][]string{
 	"idempotency/*":               {"idempotency"},
 	"idempotency/idempotencytest": {"internal/devdb"},
 	"drops":                       {},
+	"feed":                        {},
 	"jobs":                        {},
 	"configs":                     {"internal/dsn", "internal/files"},
 	"migrations":                  {"internal/pg"},
@@ -50,6 +51,7 @@ var testsToo = []string{"internal/devdb", "migrations"}
 
 // testsOf is what the tests of one package may import besides.
 var testsOf = map[string][]string{
+	"feed":                        {"internal/inbox"},                        // its days
 	"internal/inbox":              {"internal/canonical", "providers/nylas"}, // fingerprints as the gate hands them over
 	"internal/capture":            {"providers/nylas", "providers/slack"},    // captures are what the vendors make of them
 	"internal/doctor":             {"providers/nylas", "providers/slack"},    // and a signature is theirs
@@ -59,7 +61,7 @@ var testsOf = map[string][]string{
 // mayUse says which packages may import a module of others; "tests" means those of any package.
 var mayUse = map[string][]string{
 	"github.com/labstack/echo/v4": {"providers", "cmd/*", "test/*", "tests"},
-	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "migrations", "internal/inbox", "internal/devdb", "internal/pg", "cmd/*", "test/*", "tests"},
+	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/devdb", "internal/pg", "cmd/*", "test/*", "tests"},
 	"github.com/slack-go/slack":   {"providers/slack", "test/*", "tests"},
 	"github.com/pressly/goose/v3": {"migrations"},
 	"github.com/spf13/cobra":      {"cmd/*"},

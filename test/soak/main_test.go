@@ -13,7 +13,7 @@ import (
 	"webhook-gateway/internal/devdb"
 )
 
-var duration = flag.Duration("soak", 20*time.Second, "how long the plane is used")
+var duration = flag.Duration("soak", time.Minute, "how long the plane is used")
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(workerURL); url != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // keep queues the rows in a transaction of their own, as the inbox does.
@@ -70,7 +70,7 @@ func carriers(t *testing.T, pool *pgxpool.Pool, requestID uuid.UUID) []int {
 
 func TestADropIsFoundAsItWasKept(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	bare := Kept{
 		ID: uuid.Must(uuid.NewV7()), Reason: Malformed, Provider: "nylas", VerifiedBy: "job", VerifierID: uuid.New(),
 		RequestID: uuid.Must(uuid.NewV7()), RequestSeed: []byte("seed"), Count: 1, ReceivedAt: noon(),
@@ -103,7 +103,7 @@ func TestADropIsFoundAsItWasKept(t *testing.T) {
 
 func TestWhatIsNotKnownIsNull(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	keep(t, pool, Kept{
 		ID: uuid.New(), Reason: Malformed, Provider: "nylas", VerifiedBy: "job", VerifierID: uuid.New(),
 		RequestID: uuid.New(), RequestSeed: []byte("seed"), Count: 1, ReceivedAt: noon(),
@@ -118,7 +118,7 @@ func TestWhatIsNotKnownIsNull(t *testing.T) {
 
 func TestARepeatChangesNothing(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	rows := request(3)
 	keep(t, pool, rows[:2]...)
 	changed := request(3)
@@ -156,7 +156,7 @@ func TestTheStatementIsTheSameForAnyNumberOfRows(t *testing.T) {
 
 func TestARequestIsStoredOnceWithItsFirstRow(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	rows, other := request(4), request(2)
 	rows[0].Headers, rows[0].Body = "", nil // beyond the bound on requests
 	rows[1], rows[3] = rows[3], rows[1]     // in no order
@@ -198,7 +198,7 @@ func TestQueueLeavesTheCallersRowsAlone(t *testing.T) {
 
 func TestTextsAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	row := aDrop()
 	long := strings.Repeat("é", 5000)
 	row.Detail, row.DeliveryKey, row.EventType, row.RequestHash = "x"+long, "x"+long, "x"+long, "x"+long
@@ -230,7 +230,7 @@ func TestTextsAreCutBetweenCharacters(t *testing.T) {
 // Two gateways may write the same rows at once: a repeat, while the first transaction still runs.
 func TestWritersOfTheSameRowsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	rows := request(200)
 	backwards := make([]Kept, len(rows))
 	for i := range rows {

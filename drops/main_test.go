@@ -3,7 +3,7 @@ package drops
 import (
 	"testing"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { devdb.Main(m) }
+func TestMain(m *testing.M) { pgtest.Main(m) }

@@ -8,12 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 func TestEveryRedriveIsWrittenDownBeforeAndAfter(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	store := NewStore(pool)
 	one, two, other := aDrop(), aDrop(), aDrop()
 	keep(t, pool, one)
@@ -61,7 +61,7 @@ func TestEveryRedriveIsWrittenDownBeforeAndAfter(t *testing.T) {
 // Two attempts at one drop store one delivery. What the first wrote down is looked for once it is committed.
 func TestSecondAcceptedRedriveIsDuplicate(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	store := NewStore(pool)
 	drop, delivery := aDrop(), uuid.New()
 	keep(t, pool, drop)
@@ -104,7 +104,7 @@ func TestSecondAcceptedRedriveIsDuplicate(t *testing.T) {
 
 func TestRedrivesAreSweptLikeDropsAndNoneIsMadeForADropThatIsGone(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	store := NewStore(pool)
 	drop := aDrop()
 	keep(t, pool, drop)
@@ -139,7 +139,7 @@ func TestRedrivesAreSweptLikeDropsAndNoneIsMadeForADropThatIsGone(t *testing.T) 
 
 func TestTheDatabaseHoldsWhatIsToldOfARedriveToItsBounds(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	store := NewStore(pool)
 	drop := aDrop()
 	keep(t, pool, drop)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // age moves a row back in time, by the database's clock.
@@ -32,7 +32,7 @@ func names(list []Kept) []string {
 
 func TestListFiltersNewestFirst(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	organization, job := uuid.New(), uuid.New()
 	rows := map[string]func(*Kept){
 		"plain":          func(*Kept) {},
@@ -81,7 +81,7 @@ func TestListFiltersNewestFirst(t *testing.T) {
 // Equally old rows share a stored_at, so a page may end between two of them.
 func TestPagesNeitherRepeatNorSkip(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	rows := request(25)
 	keep(t, pool, rows[:10]...)
 	keep(t, pool, rows[10:]...)
@@ -117,7 +117,7 @@ func TestListRefusesALimitOutOfBounds(t *testing.T) {
 
 func TestFindOfAnUnknownDrop(t *testing.T) {
 	t.Parallel()
-	if _, err := NewStore(devdb.Pool(t)).Find(t.Context(), uuid.New()); !errors.Is(err, ErrNotFound) {
+	if _, err := NewStore(pgtest.Pool(t)).Find(t.Context(), uuid.New()); !errors.Is(err, ErrNotFound) {
 		t.Errorf("err = %v, want ErrNotFound", err)
 	}
 }
@@ -125,7 +125,7 @@ func TestFindOfAnUnknownDrop(t *testing.T) {
 // A request's deliveries may be kept by several transactions: each brings the request along.
 func TestEveryTransactionKeepsTheRequestOnce(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	rows := request(4)
 	keep(t, pool, rows[:2]...)
 	keep(t, pool, rows[2:]...)
@@ -136,7 +136,7 @@ func TestEveryTransactionKeepsTheRequestOnce(t *testing.T) {
 
 func TestListReadsTheIndexBackwards(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	fill(t, pool, 20_000)
 	plan := explain(t, pool, listSQL, nil, nil, uuid.Nil, "", "", nil, nil, 50)
 	if !uses(plan, "webhook_drops_stored") || plan.buffers() > 30 {
@@ -151,7 +151,7 @@ func TestListReadsTheIndexBackwards(t *testing.T) {
 
 func TestFindReadsItsRequestByIndex(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	fill(t, pool, 20_000)
 	row := aDrop()
 	keep(t, pool, row)

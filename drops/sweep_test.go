@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 const fortnight = 14 * 24 * time.Hour
@@ -70,7 +70,7 @@ func left(t *testing.T, pool *pgxpool.Pool) []string {
 
 func TestASweepDeletesWhatIsPastRetentionOldestFirst(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	for name, days := range map[string]int{"a 13": 13, "b 15": 15, "c 16": 16, "d 17": 17, "e new": 0} {
 		row := aDrop()
 		row.Detail = name
@@ -104,7 +104,7 @@ func TestASweepDeletesWhatIsPastRetentionOldestFirst(t *testing.T) {
 
 func TestASweepIsRefusedWithoutBounds(t *testing.T) {
 	t.Parallel()
-	store := NewStore(devdb.Pool(t))
+	store := NewStore(pgtest.Pool(t))
 	for name, tc := range map[string]struct {
 		retention time.Duration
 		limit     int
@@ -126,7 +126,7 @@ func TestASweepIsRefusedWithoutBounds(t *testing.T) {
 // A page of the sweep may end between the rows of one request.
 func TestNoRowOutlivesTheOneThatCarriesItsBody(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	rows := request(6)
 	keep(t, pool, rows...)
 	if _, err := pool.Exec(t.Context(), `UPDATE agent.webhook_drops SET stored_at = stored_at - interval '15 days'`); err != nil {
@@ -152,7 +152,7 @@ func TestNoRowOutlivesTheOneThatCarriesItsBody(t *testing.T) {
 
 func TestRowsOfOneStatementAreEquallyOld(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	keep(t, pool, request(50)...)
 	var instants int
 	if err := pool.QueryRow(t.Context(), `SELECT count(DISTINCT stored_at) FROM agent.webhook_drops`).Scan(&instants); err != nil || instants != 1 {
@@ -162,7 +162,7 @@ func TestRowsOfOneStatementAreEquallyOld(t *testing.T) {
 
 func TestASweepPassesByWhatAnotherHolds(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	fill(t, pool, 10)
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
@@ -183,7 +183,7 @@ func TestASweepPassesByWhatAnotherHolds(t *testing.T) {
 
 func TestSweepsBesideEachOtherDeleteEachRowOnce(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	fill(t, pool, 4000)
 	var sweeping sync.WaitGroup
 	totals := make([]int, 3)
@@ -210,7 +210,7 @@ func TestSweepsBesideEachOtherDeleteEachRowOnce(t *testing.T) {
 
 func TestASweepReadsOnlyWhatIsPast(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	fill(t, pool, 20_000) // 5.5 hours
 	for name, tc := range map[string]struct {
 		retention time.Duration

@@ -13,16 +13,16 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/inbox"
+	"webhook-gateway/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { devdb.Main(m) }
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // newPool returns a database whose inbox has the days from yesterday on.
 func newPool(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	if _, err := inbox.NewPartitions(pool).Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/idempotency"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 const lease = 30 * time.Second
@@ -27,7 +27,7 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	url := devdb.New(t)
+	url := pgtest.New(t)
 	pool := open(t, url, nil)
 	return &bundle{T: t, url: url, pool: pool, keys: idempotency.MustService(pool, idempotency.Options{}), org: uuid.New()}
 }

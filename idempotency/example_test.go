@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/idempotency"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // example lends an Example a migrated database of its own.
@@ -24,7 +24,7 @@ func (e *example) Fatalf(format string, args ...any) { log.Fatalf(format, args..
 
 func examplePool(setup string) (pool *pgxpool.Pool, end func()) {
 	e := &example{}
-	pool = must(pgxpool.New(context.Background(), devdb.New(e)))
+	pool = must(pgxpool.New(context.Background(), pgtest.New(e)))
 	e.Cleanup(pool.Close)
 	must(pool.Exec(context.Background(), setup))
 	return pool, func() {

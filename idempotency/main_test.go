@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 func TestMain(m *testing.M) {
@@ -15,5 +15,5 @@ func TestMain(m *testing.M) {
 	// The model's runs are against a real server: fewer of them, unless the command line says otherwise.
 	_ = flag.Set("rapid.checks", "40")
 	_ = flag.Set("rapid.nofailfile", "true")
-	devdb.Main(m)
+	pgtest.Main(m)
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/idempotency"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 func TestRealServersAreJudgedByWhatTheyAre(t *testing.T) {
 	t.Parallel()
-	server := devdb.NewServer(t, devdb.Options{Fsync: true})
+	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
 	var options idempotency.ServerOptions
 	check := func(url, want string, change func(*pgxpool.Config)) {
 		t.Helper()
@@ -28,14 +28,14 @@ func TestRealServersAreJudgedByWhatTheyAre(t *testing.T) {
 	set := func(name, value string) func(*pgxpool.Config) {
 		return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams[name] = value }
 	}
-	url := server.URL(devdb.Database)
+	url := server.URL(pgtest.Database)
 	check(url, "", nil)
 	check(url, "synchronous_commit is off", set("synchronous_commit", "off"))
 	check(url, "default_transaction_isolation is repeatable read", set("default_transaction_isolation", "repeatable read"))
 	check(url, "default_transaction_read_only is on", set("default_transaction_read_only", "on"))
-	check(devdb.New(t), "fsync is off", nil) // the tests' own server
+	check(pgtest.New(t), "fsync is off", nil) // the tests' own server
 	options.AcceptFsyncOff = true
-	check(devdb.New(t), "full_page_writes is off", nil) // and nothing else is accepted
+	check(pgtest.New(t), "full_page_writes is off", nil) // and nothing else is accepted
 	options.AcceptFsyncOff = false
 
 	if _, err := open(t, url, nil).Exec(t.Context(), `CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`); err != nil {

@@ -10,23 +10,23 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/idempotency"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // replicated is a bundle on a primary that waits for a synchronous standby.
 type replicated struct {
 	*bundle
-	primary, standby *devdb.Server
+	primary, standby *pgtest.Server
 }
 
 func newReplicated(t *testing.T) *replicated {
 	t.Helper()
-	primary := devdb.NewServer(t, devdb.Options{Fsync: true})
-	standby := devdb.NewStandby(t, primary)
+	primary := pgtest.NewServer(t, pgtest.Options{Fsync: true})
+	standby := pgtest.NewStandby(t, primary)
 	if err := primary.Set(t.Context(), "synchronous_standby_names", "*"); err != nil {
 		t.Fatal(err)
 	}
-	url := primary.URL(devdb.Database)
+	url := primary.URL(pgtest.Database)
 	pool := open(t, url, func(c *pgxpool.Config) { idempotency.WatchCommits(c.ConnConfig) })
 	b := &bundle{T: t, url: url, pool: pool, keys: idempotency.MustService(pool, idempotency.Options{}), org: uuid.New()}
 	return &replicated{b, primary, standby}

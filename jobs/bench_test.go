@@ -10,13 +10,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // crowd is a database of a hundred sources and a hundred thousand jobs.
 func crowd(b *testing.B) (*pgxpool.Pool, *Keys) {
 	b.Helper()
-	pool, keys := devdb.Pool(b), mustKeys(b, 1)
+	pool, keys := pgtest.Pool(b), mustKeys(b, 1)
 	_, err := pool.Exec(b.Context(), `INSERT INTO agent.provider_sources (id, provider, name)
 		SELECT gen_random_uuid(), 'slack', 's' || n FROM generate_series(1, 100) n`)
 	if err == nil {

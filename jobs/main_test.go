@@ -11,10 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(devdb.Stopping(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Stopping(m)) }
 
 // soon bounds what a test waits for that is far faster when all is well.
 const soon = 20 * time.Second
@@ -28,7 +28,7 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	pool, keys := devdb.Pool(t), mustKeys(t, 1)
+	pool, keys := pgtest.Pool(t), mustKeys(t, 1)
 	return &bed{Store: NewStore(pool, keys), pool: pool, keys: keys}
 }
 

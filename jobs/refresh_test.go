@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // lookups notes when each statement is sent to PostgreSQL.
@@ -53,7 +53,7 @@ func (l *lookups) most() (most, all int) {
 
 func counted(t *testing.T) (*pgxpool.Pool, *lookups) {
 	t.Helper()
-	config, err := pgxpool.ParseConfig(devdb.New(t))
+	config, err := pgxpool.ParseConfig(pgtest.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,8 +318,8 @@ func TestWhoWaitsIsToldWhenRunEnds(t *testing.T) {
 
 func TestTheDirectoryFollowsAServerThatWasStoppedAndStarted(t *testing.T) {
 	t.Parallel()
-	server := devdb.NewServer(t, devdb.Options{})
-	pool, err := pgxpool.New(t.Context(), server.URL(devdb.Database))
+	server := pgtest.NewServer(t, pgtest.Options{})
+	pool, err := pgxpool.New(t.Context(), server.URL(pgtest.Database))
 	if err != nil {
 		t.Fatal(err)
 	}

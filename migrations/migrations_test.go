@@ -16,11 +16,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/migrations"
 )
 
-func TestMain(m *testing.M) { devdb.Main(m) }
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // names lists the migrations, in their order.
 func names(t *testing.T) []string {
@@ -56,7 +56,7 @@ func execute(t *testing.T, conn *pgx.Conn, sql string) {
 // empty returns a database that was never migrated.
 func empty(t *testing.T) (url string, conn *pgx.Conn) {
 	t.Helper()
-	url = devdb.New(t)
+	url = pgtest.New(t)
 	conn = connect(t, url)
 	execute(t, conn, "DROP SCHEMA agent CASCADE; DROP TABLE public.agent_migrations")
 	return url, conn
@@ -192,7 +192,7 @@ func TestUpGivesUpWaitingForAnotherWithItsContext(t *testing.T) {
 
 func TestABusyTableIsNotWaitedForLong(t *testing.T) {
 	t.Parallel()
-	url := devdb.New(t)
+	url := pgtest.New(t)
 	conn := connect(t, url)
 	execute(t, conn, "BEGIN; LOCK TABLE public.agent_migrations")
 	_, err := migrations.Up(t.Context(), url)
@@ -206,7 +206,7 @@ func TestDatabaseURLs(t *testing.T) {
 	t.Parallel()
 	t.Run("with settings of the pool", func(t *testing.T) {
 		t.Parallel()
-		if n, err := migrations.Pending(t.Context(), devdb.New(t)+"&pool_max_conns=4"); err != nil || n != 0 {
+		if n, err := migrations.Pending(t.Context(), pgtest.New(t)+"&pool_max_conns=4"); err != nil || n != 0 {
 			t.Errorf("got %d, %v", n, err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 func TestConfigCheckReportsEveryProblemByName(t *testing.T) {
@@ -81,8 +81,8 @@ func TestConfigCheckConnects(t *testing.T) {
 
 func TestConfigCheckTriesWhatServeDoes(t *testing.T) {
 	t.Parallel()
-	server := devdb.NewServer(t, devdb.Options{Fsync: true})
-	url := server.URL(devdb.Database)
+	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
+	url := server.URL(pgtest.Database)
 	c := cliFor(t, url, testKey)
 	found := c.json("config", "check", "--connect")["database"].(map[string]any)
 	if took := found["round_trip_ms"].(float64); took <= 0 || took > 1000 {
@@ -93,7 +93,7 @@ func TestConfigCheckTriesWhatServeDoes(t *testing.T) {
 		t.Errorf("version %q", version)
 	}
 	delete(found, "version")
-	want := map[string]any{"database": devdb.Database, "role": "gateway", "standby": false, "read_only": false, "fsync": true,
+	want := map[string]any{"database": pgtest.Database, "role": "gateway", "standby": false, "read_only": false, "fsync": true,
 		"pooler": false, "schema_version": 5.0, "schema_newer": false}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/inbox"
+	"webhook-gateway/internal/pgtest"
 )
 
 func TestAServerThatTakesConnectionsAndSaysNothingIsGivenUp(t *testing.T) {
@@ -42,7 +42,7 @@ func TestAServerThatTakesConnectionsAndSaysNothingIsGivenUp(t *testing.T) {
 
 func TestTheServerNoticesWhenTheNetworkToAGatewayEnds(t *testing.T) {
 	t.Parallel()
-	pool, err := connect(t.Context(), devdb.New(t), 4)
+	pool, err := connect(t.Context(), pgtest.New(t), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestAStopWhileItStartsIsNoFailure(t *testing.T) {
 
 func TestADayThatCannotBeMadeYetDoesNotKeepAGatewayFromStarting(t *testing.T) {
 	t.Parallel()
-	url := devdb.New(t)
+	url := pgtest.New(t)
 	pool, err := connect(t.Context(), url, 4)
 	if err != nil {
 		t.Fatal(err)

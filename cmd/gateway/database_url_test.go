@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // databaseCommands are all that use DATABASE_URL, and one that only loads the settings.
@@ -72,7 +72,7 @@ func TestNoCommandShowsAMistypedPassword(t *testing.T) {
 
 func TestEveryCommandNamesWhyItCannotConnect(t *testing.T) {
 	t.Parallel()
-	good, err := url.Parse(devdb.New(t))
+	good, err := url.Parse(pgtest.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}

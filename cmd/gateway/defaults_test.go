@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // setDefaults gives a database the defaults of a session.
@@ -27,7 +27,7 @@ func TestDatabaseDefaultsChangeNoDelivery(t *testing.T) {
 	for _, encoding := range []string{"WIN1252", "EUC_JP", "LATIN1"} {
 		t.Run(encoding, func(t *testing.T) {
 			t.Parallel()
-			database := devdb.New(t)
+			database := pgtest.New(t)
 			before := startGatewayOn(t, database)
 			slackTown(before)
 			event := slackEvent("T1", "Ev1-Grüße-漢字-€", "“Grüße” 漢字 €")

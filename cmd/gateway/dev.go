@@ -76,7 +76,7 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 		return f.notStarted(dir, err)
 	}
 	err = f.gateway(cmd, dir, server)
-	if stopErr := server.Stop(); stopErr != nil {
+	if stopErr := server.Close(); stopErr != nil {
 		err = errors.Join(err, stopErr)
 	}
 	// Without a gateway behind it, what the file says is wrong.

@@ -21,8 +21,8 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
-	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/logsink"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
 )
 
@@ -61,7 +61,7 @@ func scraped(t *testing.T) map[string]family {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reg, pool := prometheus.NewRegistry(), devdb.Pool(t)
+	reg, pool := prometheus.NewRegistry(), pgtest.Pool(t)
 	registerProcess(reg, pool)
 	sink := logsink.New(io.Discard, reg)
 	g, err := newGateway(base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})

@@ -16,7 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/test/binary"
 )
 
@@ -38,7 +38,7 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(binaryDir)
-	return devdb.Stopping(m).Run()
+	return pgtest.Stopping(m).Run()
 }
 
 const (
@@ -73,7 +73,7 @@ type cli struct {
 
 func newCLI(t *testing.T) *cli {
 	t.Helper()
-	return cliFor(t, devdb.New(t), testKey)
+	return cliFor(t, pgtest.New(t), testKey)
 }
 
 // cliFor takes the settings given; an empty one is left out.

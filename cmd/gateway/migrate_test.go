@@ -9,13 +9,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // emptyDatabase is one that was never migrated.
 func emptyDatabase(t *testing.T) string {
 	t.Helper()
-	of := devdb.New(t)
+	of := pgtest.New(t)
 	name := "empty_" + strings.ReplaceAll(uuid.NewString(), "-", "")
 	exec := func(sql string) {
 		t.Helper()

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"webhook-gateway/configs"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/providers/slack"
 )
 
 func TestPostgreSQLAwayAsksVendorsToComeAgainAndRecovers(t *testing.T) {
 	t.Parallel()
-	server := devdb.NewServer(t, devdb.Options{Fsync: true})
-	r := startGatewayOn(t, server.URL(devdb.Database), func(c *configs.Config) { c.SettleTimeout = 500 * time.Millisecond })
+	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
+	r := startGatewayOn(t, server.URL(pgtest.Database), func(c *configs.Config) { c.SettleTimeout = 500 * time.Millisecond })
 	one, _ := slackTown(r)
 	path := jobPath("slack", one.ID)
 	r.ack(r.postSlack(path, slackSecret, slackEvent("T1", "Ev1", "hi")))

@@ -7,15 +7,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/test/pooler"
 )
 
 func TestPgBouncerInSessionMode(t *testing.T) {
 	t.Parallel()
-	server := devdb.NewServer(t, devdb.Options{Fsync: true})
-	url := pooler.Start(t, server.URL(devdb.Database), "session")
-	execOn(t, server.URL(devdb.Database), `DROP SCHEMA agent CASCADE`, `DROP TABLE public.agent_migrations`)
+	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
+	url := pooler.Start(t, server.URL(pgtest.Database), "session")
+	execOn(t, server.URL(pgtest.Database), `DROP SCHEMA agent CASCADE`, `DROP TABLE public.agent_migrations`)
 	c := cliFor(t, url, testKey)
 	if got := c.json("migrate", "up")["applied"].([]any); len(got) == 0 {
 		t.Error("migrate up applied nothing")
@@ -37,12 +37,12 @@ func TestPgBouncerInSessionMode(t *testing.T) {
 	if got := c.json("drops", "list")["drops"].([]any); len(got) != 0 {
 		t.Errorf("drops: %v", got)
 	}
-	wantOn(t, server.URL(devdb.Database), 1, `SELECT count(*) FROM agent.webhook_deliveries`)
+	wantOn(t, server.URL(pgtest.Database), 1, `SELECT count(*) FROM agent.webhook_deliveries`)
 }
 
 func TestPgBouncerInTransactionMode(t *testing.T) {
 	t.Parallel()
-	direct := devdb.New(t)
+	direct := pgtest.New(t)
 	url := pooler.Start(t, direct, "transaction")
 	c := cliFor(t, url, testKey)
 	for _, args := range [][]string{{"migrate", "up"}, {"migrate", "status"}, {"sources", "list"}, {"sweep"}} {

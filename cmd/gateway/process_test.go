@@ -17,7 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers/nylas"
 	"webhook-gateway/providers/slack"
@@ -27,7 +27,7 @@ import (
 // process is the built binary, serving on a PostgreSQL that flushes.
 type process struct {
 	*running
-	server *devdb.Server
+	server *pgtest.Server
 	cmd    *exec.Cmd
 	env    []string
 }
@@ -38,8 +38,8 @@ var built = sync.OnceValues(func() (string, error) { return binary.Build(context
 // newProcess makes a database, migrates it with the binary and starts serve.
 func newProcess(t *testing.T) *process {
 	t.Helper()
-	server := devdb.NewServer(t, devdb.Options{Fsync: true})
-	url := server.URL(devdb.Database)
+	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
+	url := server.URL(pgtest.Database)
 	pool, err := pgxpool.New(context.Background(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // as is a URL with another role and the password that docs/roles.md gives it.
@@ -27,7 +27,7 @@ func TestDocumentedRoles(t *testing.T) {
 	if len(blocks) != 2 {
 		t.Fatalf("%d blocks of SQL in docs/roles.md, want 2", len(blocks))
 	}
-	super := devdb.NewServer(t, devdb.Options{Fsync: true}).URL(devdb.Database)
+	super := pgtest.NewServer(t, pgtest.Options{Fsync: true}).URL(pgtest.Database)
 	execOn(t, super, `DROP SCHEMA agent CASCADE`, `DROP TABLE public.agent_migrations`, blocks[0][1])
 	migrateURL := as(t, super, "webhooks_migrate", "change-me-1")
 	migrate := cliFor(t, migrateURL, testKey)

@@ -20,8 +20,8 @@ import (
 	"github.com/prometheus/common/model"
 
 	"webhook-gateway/configs"
-	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/logsink"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers/nylas"
 	"webhook-gateway/providers/slack"
@@ -69,7 +69,7 @@ var testKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 // tests' PostgreSQL does not flush, which serve refuses.
 func startGateway(t *testing.T, edit ...func(*configs.Config)) *running {
 	t.Helper()
-	return startGatewayOn(t, devdb.New(t), edit...)
+	return startGatewayOn(t, pgtest.New(t), edit...)
 }
 
 func startGatewayOn(t *testing.T, url string, edit ...func(*configs.Config)) *running {

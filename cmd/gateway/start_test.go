@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"webhook-gateway/configs"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
 )
 
@@ -135,9 +135,9 @@ func wantOn(t *testing.T, url string, want int, sql string) {
 
 func TestServeRefusesAtStart(t *testing.T) {
 	t.Parallel()
-	server := devdb.NewServer(t, devdb.Options{Fsync: true})
-	url := server.URL(devdb.Database)
-	standby := devdb.NewStandby(t, server)
+	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
+	url := server.URL(pgtest.Database)
+	standby := pgtest.NewStandby(t, server)
 	tests := []struct {
 		name, says string
 		status     int
@@ -145,8 +145,8 @@ func TestServeRefusesAtStart(t *testing.T) {
 		spoil      []string
 		mend       []string
 	}{
-		{name: "standby", says: "it is a standby", status: exitUnreachable, url: standby.URL(devdb.Database)},
-		{name: "fsync off", says: "fsync is off", status: exitUnreachable, url: devdb.New(t)},
+		{name: "standby", says: "it is a standby", status: exitUnreachable, url: standby.URL(pgtest.Database)},
+		{name: "fsync off", says: "fsync is off", status: exitUnreachable, url: pgtest.New(t)},
 		{name: "wrong password", says: "wrong password, or no such role", status: exitUnreachable,
 			url: strings.Replace(url, "@", "x@", 1)},
 		{name: "no such database", says: "does not exist", status: exitUnreachable, url: server.URL("missing")},
@@ -186,8 +186,8 @@ func TestServeRefusesAtStart(t *testing.T) {
 
 func TestServeWaitsForPostgreSQL(t *testing.T) {
 	t.Parallel()
-	server := devdb.NewServer(t, devdb.Options{Fsync: true})
-	url := server.URL(devdb.Database)
+	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
+	url := server.URL(pgtest.Database)
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -244,8 +244,8 @@ func TestServeWaitsForPostgreSQL(t *testing.T) {
 
 func TestServeAcceptsFsyncOff(t *testing.T) {
 	t.Parallel()
-	server := devdb.NewServer(t, devdb.Options{Settings: map[string]string{"full_page_writes": "on"}}) // as a provider has it
-	s := startServing(t, server.URL(devdb.Database), "GATEWAY_ACCEPT_FSYNC_OFF=true")
+	server := pgtest.NewServer(t, pgtest.Options{Settings: map[string]string{"full_page_writes": "on"}}) // as a provider has it
+	s := startServing(t, server.URL(pgtest.Database), "GATEWAY_ACCEPT_FSYNC_OFF=true")
 	s.logged("PostgreSQL reports fsync = off, and GATEWAY_ACCEPT_FSYNC_OFF accepts it: " +
 		"unless the provider makes commits durable in another way, a crash loses deliveries that were acknowledged")
 	admin := "http://" + s.logged("receiving").Admin
@@ -256,8 +256,8 @@ func TestServeAcceptsFsyncOff(t *testing.T) {
 
 func TestReadyzWhileServerIsReadOnly(t *testing.T) {
 	t.Parallel()
-	server := devdb.NewServer(t, devdb.Options{})
-	r := startGatewayOn(t, server.URL(devdb.Database), func(c *configs.Config) { c.SettleTimeout = 500 * time.Millisecond })
+	server := pgtest.NewServer(t, pgtest.Options{})
+	r := startGatewayOn(t, server.URL(pgtest.Database), func(c *configs.Config) { c.SettleTimeout = 500 * time.Millisecond })
 	one, _ := slackTown(r)
 	path := jobPath("slack", one.ID)
 	wait := func(status int, text string) {
@@ -293,7 +293,7 @@ func TestReadyzWhileServerIsReadOnly(t *testing.T) {
 	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
 
 	// Sessions keep what the database had when they began. They are given up, as after a failover.
-	url := server.URL(devdb.Database)
+	url := server.URL(pgtest.Database)
 	execOn(t, url, `ALTER DATABASE gateway SET default_transaction_read_only = on`)
 	r.pool.Reset()
 	wait(503, readOnly)
@@ -304,7 +304,7 @@ func TestReadyzWhileServerIsReadOnly(t *testing.T) {
 func TestUnreadyWhileDraining(t *testing.T) {
 	t.Parallel()
 	const delay = 2 * time.Second
-	s := startServing(t, devdb.NewServer(t, devdb.Options{Fsync: true}).URL(devdb.Database), "GATEWAY_SHUTDOWN_DELAY="+delay.String())
+	s := startServing(t, pgtest.NewServer(t, pgtest.Options{Fsync: true}).URL(pgtest.Database), "GATEWAY_SHUTDOWN_DELAY="+delay.String())
 	at := s.logged("receiving")
 	began := time.Now()
 	s.stop()

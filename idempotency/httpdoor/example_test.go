@@ -14,7 +14,7 @@ import (
 
 	"webhook-gateway/idempotency"
 	"webhook-gateway/idempotency/httpdoor"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // example lends an Example a migrated database of its own.
@@ -26,7 +26,7 @@ func (e *example) Fatalf(format string, args ...any) { log.Fatalf(format, args..
 
 func ExampleDoor_Wrap() {
 	e := &example{}
-	pool, err := pgxpool.New(context.Background(), devdb.New(e))
+	pool, err := pgxpool.New(context.Background(), pgtest.New(e))
 	if err != nil {
 		log.Fatal(err)
 	}

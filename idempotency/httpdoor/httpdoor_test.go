@@ -19,7 +19,7 @@ import (
 
 	"webhook-gateway/idempotency"
 	"webhook-gateway/idempotency/httpdoor"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 const lease = 30 * time.Second
@@ -36,7 +36,7 @@ type api struct {
 
 func newAPI(t *testing.T) *api {
 	t.Helper()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	scope, err := idempotency.NewScope("http.orders.create")
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // M is what Main needs of *testing.M.
@@ -32,13 +32,13 @@ type T interface {
 }
 
 // Main is for TestMain: it runs the tests, stops the server that they shared, and ends the process.
-func Main(m M) { devdb.Main(m) }
+func Main(m M) { pgtest.Main(m) }
 
 // URL gives the test a migrated database of its own, which is gone when the test ends. The first call in a process
 // starts the server. A test that cannot have its database fails; it is never skipped.
 func URL(t T) string {
 	t.Helper()
-	return devdb.New(t)
+	return pgtest.New(t)
 }
 
 // Pool is URL opened by pgxpool.New. It is closed when the test ends.

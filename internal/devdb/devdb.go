@@ -1,7 +1,6 @@
-// Package devdb runs a private PostgreSQL from the installed binaries: for development, with its data
-// kept in a folder, and for tests, one server per test process and one database per test. A server
-// listens on 127.0.0.1 alone, asks for a password that is random per folder, and does not outlive the
-// process that started it, however that ends.
+// Package devdb runs a private PostgreSQL from the installed binaries, with its data kept in a folder. A
+// server listens on 127.0.0.1 alone, asks for a password that is random per folder, and does not outlive the
+// process that started it, however that ends. Package pgtest builds on it what tests need.
 package devdb
 
 import (
@@ -30,6 +29,10 @@ type Options struct {
 	// Dir is the folder to keep data, password and log in; it is made if need be. Server.Dir tells
 	// where they really are.
 	Dir string
+	// Binaries is the PostgreSQL to run; empty means the one that Find returns.
+	Binaries Binaries
+	// From is the data folder of a stopped server, which is copied in place of making new data.
+	From string
 	// Port to listen on; 0 chooses a free one, and keeps it when the same Server is started again.
 	Port int
 	// Fsync makes commits survive a loss of power. Without it the server is faster, for tests.
@@ -42,41 +45,49 @@ type Options struct {
 type Server struct {
 	opts   Options
 	folder folder
-	swept  bool // the folder is removed when it is not locked: the lock is kept between Stop and Start
 
 	mu       sync.Mutex
-	lock     *os.File // held while we may run a server on the folder
+	lock     *os.File // held from Open to Close
 	password string
 	port     int
 	proc     *process
 }
 
-// Start runs a server on opts.Dir and returns once it accepts connections; ctx bounds the starting, not
-// the server. The first start on a folder makes the data. A server that a killed process has left on the
-// folder is stopped first; if the process still lives, the error is ErrInUse. Where PostgreSQL is not
-// installed the error is a *MissingError. The caller stops the server with Stop.
+// Start runs a server on opts.Dir and returns once it accepts connections; ctx bounds the start, not the
+// server. The first start on a folder makes the data. A server that a killed process has left on the folder is
+// stopped first; if the process still lives, the error is ErrInUse. Where PostgreSQL is not installed the error
+// is a *MissingError. The caller ends the server with Close.
 func Start(ctx context.Context, opts Options) (*Server, error) {
-	s, err := newServer(ctx, opts)
+	s, err := Open(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.Start(ctx); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func newServer(ctx context.Context, opts Options) (*Server, error) {
-	f, err := findFolder(ctx, opts.Dir)
+// Open takes the folder opts.Dir for this process and starts no server yet. The errors are those of the
+// function Start.
+func Open(ctx context.Context, opts Options) (*Server, error) {
+	f, err := findFolder(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &Server{opts: opts, folder: f, port: opts.Port}, nil
+	lock, err := f.acquire()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{opts: opts, folder: f, lock: lock, port: opts.Port}, nil
 }
 
 // Dir returns the folder that holds the data, the password and PostgreSQL's log. It is another than
 // Options.Dir when the user that PostgreSQL runs as cannot enter that one.
 func (s *Server) Dir() string { return s.folder.dir }
+
+// DataDir returns the folder in Dir that PostgreSQL calls its data directory.
+func (s *Server) DataDir() string { return s.folder.data() }
 
 // User returns the user that PostgreSQL runs as; empty when it is the one we run as.
 func (s *Server) User() string { return s.folder.owner.name }
@@ -141,31 +152,40 @@ func (s *Server) Done() <-chan struct{} {
 }
 
 // Stop ends the server as an operator would: clients are disconnected and everything is written to disk.
-// It returns when the server has ended. The Server can be started again.
+// It returns when the server has ended. The Server keeps its folder and can be started again.
 func (s *Server) Stop() error { return s.end(syscall.SIGINT) }
+
+// Close stops the server, if it runs, and gives up the folder. The Server cannot be started again.
+func (s *Server) Close() error {
+	err := s.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lock != nil {
+		_ = s.lock.Close() // it was only locked, never written
+		s.lock = nil
+	}
+	return err
+}
 
 // Crash ends the server in the middle of whatever it does, as a crash would: nothing is finished or
 // written, and the next Start recovers from the log. It uses PostgreSQL's immediate shutdown, because a
 // server killed from outside leaves its own children running for a while.
 func (s *Server) Crash() error { return s.end(syscall.SIGQUIT) }
 
-// patience is how long a server may take to end. A fast shutdown writes a checkpoint.
-const patience = 30 * time.Second
+// stopTimeout is how long a server may take to end. A fast shutdown writes a checkpoint.
+const stopTimeout = 30 * time.Second
 
 func (s *Server) end(sig syscall.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.swept {
-		defer s.release()
-	}
 	if s.proc == nil {
 		return nil
 	}
 	s.proc.signal(sig)
-	if s.proc.wait(patience) {
+	if s.proc.wait(stopTimeout) {
 		return nil
 	}
 	s.proc.signal(syscall.SIGKILL)
 	<-s.proc.done
-	return fmt.Errorf("stop PostgreSQL: killed after %v", patience)
+	return fmt.Errorf("stop PostgreSQL: killed after %v", stopTimeout)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,15 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
-func TestMain(m *testing.M) {
-	if role := os.Getenv(childRole); role != "" {
-		child(role)
-		return
-	}
-	devdb.Main(m)
-}
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // query runs one statement that returns one text.
 func query(t *testing.T, url, sql string) string {
@@ -53,7 +49,7 @@ func execute(t *testing.T, url, sql string) {
 // folder returns a folder that every user can pass through, unlike t.TempDir.
 func folder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(devdb.Scratch(), "devdb-test-")
+	dir, err := os.MkdirTemp("", "devdb-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,54 +66,11 @@ func start(t *testing.T, opts devdb.Options) *devdb.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Stop() })
+	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 
-func TestEachTestHasAMigratedDatabaseOfItsOwn(t *testing.T) {
-	t.Parallel()
-	const insert = `INSERT INTO agent.provider_sources (id, provider, name)
-		VALUES (gen_random_uuid(), 'slack', 'main') RETURNING current_database()`
-	names := map[string]bool{}
-	for range 3 { // the name is unique: a shared table would refuse the second
-		pool := devdb.Pool(t)
-		var name string
-		if err := pool.QueryRow(t.Context(), insert).Scan(&name); err != nil {
-			t.Fatal(err)
-		}
-		names[name] = true
-	}
-	if len(names) != 3 {
-		t.Errorf("databases: got %v, want three", names)
-	}
-}
-
-func TestADatabaseIsDroppedWithItsTest(t *testing.T) {
-	t.Parallel()
-	var url string
-	t.Run("that leaves a connection open", func(t *testing.T) {
-		url = devdb.New(t)
-		conn, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.PgConn() })
-	})
-	_, err := pgx.Connect(t.Context(), url)
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.Code != "3D000" {
-		t.Errorf("connect: got %v, want an unknown database", err)
-	}
-}
-
-func TestTheServerOfTestsIsNotInUTC(t *testing.T) {
-	t.Parallel()
-	if got := query(t, devdb.New(t), "SHOW timezone"); got == "UTC" {
-		t.Error("a test could not tell the server's zone from UTC")
-	}
-}
-
-func TestAServerKeepsItsDataAndItsURL(t *testing.T) {
+func TestServerKeepsDataAndURL(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*devdb.Server) error{
 		"stopped": (*devdb.Server).Stop,
@@ -125,10 +78,10 @@ func TestAServerKeepsItsDataAndItsURL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := devdb.NewServer(t, devdb.Options{Fsync: true})
-			url := s.URL(devdb.Database)
+			s := pgtest.NewServer(t, pgtest.Options{Fsync: true})
+			url := s.URL(pgtest.Database)
 			execute(t, url, "CREATE TABLE kept AS SELECT 'yes' AS text")
-			if err := end(s); err != nil {
+			if err := end(s.Server); err != nil {
 				t.Fatal(err)
 			}
 			<-s.Done()
@@ -148,22 +101,22 @@ func TestAServerKeepsItsDataAndItsURL(t *testing.T) {
 	}
 }
 
-func TestDoneTellsThatAServerDiedByItself(t *testing.T) {
+func TestDoneWhenAServerDies(t *testing.T) {
 	t.Parallel()
-	s := devdb.NewServer(t, devdb.Options{})
+	s := pgtest.NewServer(t, pgtest.Options{})
 	done := s.Done()
 	select {
 	case <-done:
 		t.Fatal("done while it runs")
 	default:
 	}
-	if err := syscall.Kill(postmaster(t, s.Dir()), syscall.SIGQUIT); err != nil {
+	if err := syscall.Kill(postmaster(t, s.DataDir()), syscall.SIGQUIT); err != nil {
 		t.Fatal(err)
 	}
 	<-done
 }
 
-func TestAFolderServesOneProcessAtATime(t *testing.T) {
+func TestFolderIsHeld(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(folder(t), "pg")
 	s := start(t, devdb.Options{Dir: dir})
@@ -174,12 +127,21 @@ func TestAFolderServesOneProcessAtATime(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := devdb.Start(t.Context(), devdb.Options{Dir: dir}); !errors.Is(err, devdb.ErrInUse) {
+		t.Errorf("start after Stop: got %v, want ErrInUse", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err == nil {
+		t.Error("a closed server starts")
+	}
 	start(t, devdb.Options{Dir: dir})
 }
 
-func TestCreateMakesADatabaseOnce(t *testing.T) {
+func TestCreate(t *testing.T) {
 	t.Parallel()
-	s := devdb.NewServer(t, devdb.Options{})
+	s := pgtest.NewServer(t, pgtest.Options{})
 	for range 2 {
 		url, err := s.Create(t.Context(), `odd "name"`)
 		if err != nil {
@@ -191,7 +153,7 @@ func TestCreateMakesADatabaseOnce(t *testing.T) {
 	}
 }
 
-func TestOnlyThePasswordOpensAServer(t *testing.T) {
+func TestServerAsksForItsPassword(t *testing.T) {
 	t.Parallel()
 	s := start(t, devdb.Options{Dir: filepath.Join(folder(t), "pg")})
 	cfg, err := pgx.ParseConfig(s.URL("postgres"))
@@ -221,7 +183,7 @@ func TestOnlyThePasswordOpensAServer(t *testing.T) {
 	}
 }
 
-func TestAServerThatCannotStartSaysWhy(t *testing.T) {
+func TestStartSaysWhyItFails(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(folder(t), "pg")
 	_, err := devdb.Start(t.Context(), devdb.Options{Dir: dir, Settings: map[string]string{"shared_buffers": "lots"}})
@@ -231,11 +193,52 @@ func TestAServerThatCannotStartSaysWhy(t *testing.T) {
 	start(t, devdb.Options{Dir: dir}) // and leaves the folder free
 }
 
-func TestAServerHasItsOwnProcessGroup(t *testing.T) {
+func TestServerHasItsOwnGroup(t *testing.T) {
 	t.Parallel()
-	s := devdb.NewServer(t, devdb.Options{})
-	pid := postmaster(t, s.Dir())
+	s := pgtest.NewServer(t, pgtest.Options{})
+	pid := postmaster(t, s.DataDir())
 	if group, err := syscall.Getpgid(pid); err != nil || group != pid {
 		t.Errorf("group of %d: got %d, %v: Ctrl-C would reach it before us", pid, group, err)
+	}
+}
+
+func postmaster(t *testing.T, data string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func TestDataLieWhereTheUserCanGo(t *testing.T) {
+	t.Parallel()
+	home := folder(t)
+	if err := os.Chmod(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(home, ".dev", "pg")
+	s := start(t, devdb.Options{Dir: dir})
+	query(t, s.URL("postgres"), "SELECT 'works'")
+	if os.Geteuid() != 0 {
+		if s.Dir() != dir || s.User() != "" {
+			t.Errorf("got %s as %q, want %s as ourselves", s.Dir(), s.User(), dir)
+		}
+		return
+	}
+	t.Cleanup(func() { _ = s.Close(); _ = os.RemoveAll(s.Dir()) })
+	if !strings.HasPrefix(s.Dir(), "/var/lib/webhook-gateway/pg-") || s.User() == "" {
+		t.Errorf("got %s as %q, want a folder of its own as another user", s.Dir(), s.User())
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if again := start(t, devdb.Options{Dir: dir}); again.Dir() != s.Dir() {
+		t.Errorf("second start: got %s, want %s", again.Dir(), s.Dir())
 	}
 }

@@ -37,60 +37,57 @@ type folder struct {
 	bin   Binaries
 }
 
-func findFolder(ctx context.Context, dir string) (folder, error) {
-	bin, err := Find(ctx)
-	if err != nil {
-		return folder{}, err
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return folder{}, fmt.Errorf("find the data folder: %w", err)
-	}
-	o, err := ownerFor(dir)
-	if err != nil {
-		return folder{}, err
-	}
-	placed, err := o.place(ctx, dir, filepath.Join(bin.Dir, "postgres"))
-	if err != nil {
-		return folder{}, err
-	}
-	if placed != dir {
-		if o, err = ownerFor(placed); err != nil {
+func findFolder(ctx context.Context, opts Options) (f folder, err error) {
+	if f.bin = opts.Binaries; f.bin == (Binaries{}) {
+		if f.bin, err = Find(ctx); err != nil {
 			return folder{}, err
 		}
 	}
-	return folder{dir: placed, owner: o, bin: bin}, nil
+	if f.dir, err = filepath.Abs(opts.Dir); err != nil {
+		return folder{}, fmt.Errorf("find the data folder: %w", err)
+	}
+	if f.dir, err = Place(ctx, f.bin, f.dir); err != nil {
+		return folder{}, err
+	}
+	f.owner, err = ownerFor(f.dir)
+	return f, err
 }
 
-// acquire takes the folder for this process. The lock goes with the process, so a killed one leaves
-// nothing behind; PostgreSQL does not inherit it.
-func (s *Server) acquire() error {
-	if s.lock != nil {
-		return nil
-	}
-	dir := s.folder.dir
-	if err := os.Mkdir(dir, 0o700); err == nil {
-		if err := s.folder.owner.give(dir); err != nil {
-			return fmt.Errorf("hand over %s: %w", dir, err)
+// data is the folder that PostgreSQL calls its data directory.
+func (f folder) data() string { return filepath.Join(f.dir, dataDir) }
+
+// acquire makes the folder and locks it for this process. The lock goes with the process, so a killed one
+// leaves nothing behind; PostgreSQL does not inherit it.
+func (f folder) acquire() (*os.File, error) {
+	if err := os.Mkdir(f.dir, 0o700); err == nil {
+		if err := f.owner.chown(f.dir); err != nil {
+			return nil, fmt.Errorf("hand over %s: %w", f.dir, err)
 		}
 	} else if !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make the data folder: %w", err)
+		return nil, fmt.Errorf("make the data folder: %w", err)
 	}
-	lock, err := tryLock(filepath.Join(dir, lockFile))
+	lock, err := tryLock(filepath.Join(f.dir, lockFile))
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("open %s, which another user's run has made (remove it as that user, or run as that user): %w", dir, err)
+		return nil, fmt.Errorf("open %s, which another user's run has made (remove it as that user, or run as that user): %w", f.dir, err)
 	}
 	if err != nil {
-		return fmt.Errorf("lock %s: %w", dir, err)
+		return nil, fmt.Errorf("lock %s: %w", f.dir, err)
 	}
-	s.lock = lock
-	return nil
+	return lock, nil
 }
 
-func (s *Server) release() {
-	if s.lock != nil {
-		_ = s.lock.Close() // it was only locked, never written
-		s.lock = nil
+// Remove deletes the folder of a server whose process is gone, and first stops the server if it still runs.
+// While the process lives the error is ErrInUse.
+func Remove(ctx context.Context, dir string) error {
+	lock, err := tryLock(filepath.Join(dir, lockFile))
+	if err != nil {
+		return err
 	}
+	defer lock.Close()
+	if err := stopOrphan(ctx, filepath.Join(dir, dataDir)); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
 }
 
 // tryLock takes a lock that ends with this process; ErrInUse when another holds it.
@@ -110,12 +107,12 @@ func tryLock(path string) (*os.File, error) {
 }
 
 // prepare leaves data that a server can be started on, and returns its password. The folder is locked.
-func (f folder) prepare(ctx context.Context, sync bool) (string, error) {
-	data := filepath.Join(f.dir, dataDir)
+func (f folder) prepare(ctx context.Context, opts Options) (string, error) {
+	data := f.data()
 	version, err := files.Read(filepath.Join(data, "PG_VERSION"), maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := f.initdb(ctx, data, sync); err != nil {
+		if err := f.make(ctx, data, opts); err != nil {
 			return "", err
 		}
 	case err != nil:
@@ -135,28 +132,57 @@ func (f folder) prepare(ctx context.Context, sync bool) (string, error) {
 	return string(password), nil
 }
 
-// initdb makes the data beside their place and moves them there when they are whole.
-func (f folder) initdb(ctx context.Context, data string, sync bool) error {
+// make makes the data beside their place and moves them there when they are whole.
+func (f folder) make(ctx context.Context, data string, opts Options) error {
 	fresh := data + ".new"
-	password := filepath.Join(f.dir, passwordFile+".new")
 	if err := os.RemoveAll(fresh); err != nil {
 		return fmt.Errorf("remove unfinished data: %w", err)
 	}
+	var err error
+	if opts.From != "" {
+		err = f.copy(fresh, opts.From)
+	} else {
+		err = f.initdb(ctx, fresh, opts.Fsync)
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, data); err != nil {
+		return fmt.Errorf("move the data into place: %w", err)
+	}
+	return nil
+}
+
+func (f folder) copy(fresh, from string) error {
+	err := os.CopyFS(fresh, os.DirFS(from))
+	if err == nil {
+		err = os.Chmod(fresh, 0o700) // PostgreSQL insists
+	}
+	if err == nil {
+		err = f.owner.chown(fresh)
+	}
+	if err != nil {
+		return fmt.Errorf("copy the data from %s: %w", from, err)
+	}
+	return nil
+}
+
+func (f folder) initdb(ctx context.Context, fresh string, sync bool) error {
+	password := filepath.Join(f.dir, passwordFile+".new")
 	if err := os.WriteFile(password, []byte(randomHex(24)), 0o600); err != nil {
 		return fmt.Errorf("write the server's password: %w", err)
 	}
-	if err := f.owner.give(password); err != nil {
+	if err := f.owner.chown(password); err != nil {
 		return fmt.Errorf("hand over the server's password: %w", err)
 	}
-	cmd := exec.Command(filepath.Join(f.bin.Dir, "initdb"), "-D", fresh, "-U", superuser,
+	cmd := f.command(context.Background(), "initdb", "-D", fresh, "-U", superuser, // ended below, by its group
 		"--auth=scram-sha-256", "--pwfile="+password, "--encoding=UTF8", "--locale=C")
 	if !sync {
 		cmd.Args = append(cmd.Args, "--no-sync", "--wal-segsize=1")
 	}
-	cmd.Dir, cmd.Env = f.dir, f.env()
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	p, err := spawn(cmd, f.owner, syscall.SIGKILL)
+	p, err := spawn(cmd, syscall.SIGKILL)
 	if err != nil {
 		return fmt.Errorf("start initdb: %w", err)
 	}
@@ -173,10 +199,20 @@ func (f folder) initdb(ctx context.Context, data string, sync bool) error {
 	if err := os.Rename(password, filepath.Join(fresh, passwordFile)); err != nil {
 		return fmt.Errorf("keep the server's password: %w", err)
 	}
-	if err := os.Rename(fresh, data); err != nil {
-		return fmt.Errorf("move the data into place: %w", err)
-	}
 	return nil
+}
+
+// Command returns a command that runs one of PostgreSQL's programs as the server does: as its user, in its
+// folder, with its environment.
+func (s *Server) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	return s.folder.command(ctx, program, args...)
+}
+
+func (f folder) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(f.bin.Dir, program), args...)
+	cmd.Dir, cmd.Env = f.dir, f.env()
+	f.owner.as(cmd)
+	return cmd
 }
 
 // env is what PostgreSQL's programs see of ours: no PG* variable that would send them elsewhere, and
@@ -186,7 +222,7 @@ func (f folder) env() []string {
 }
 
 // stopOrphan ends a server that still runs on the data though its process is gone, and removes a pid
-// file whose number has gone to somebody else: PostgreSQL would take that one for a running server.
+// file whose number another process has by now: PostgreSQL would take that one for a running server.
 func stopOrphan(ctx context.Context, data string) error {
 	path := filepath.Join(data, "postmaster.pid")
 	text, err := files.Read(path, maxFile)
@@ -206,7 +242,7 @@ func stopOrphan(ctx context.Context, data string) error {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	sig, late := syscall.SIGINT, time.After(patience)
+	sig, late := syscall.SIGINT, time.After(stopTimeout)
 	for serves(pid, data) {
 		_ = syscall.Kill(pid, sig) // the only likely error is that it has ended, and then serves says so
 		select {

@@ -20,8 +20,8 @@ type owner struct {
 	self     bool // it is the user that we run as
 }
 
-// ownerFor returns the user for a directory: ourselves, or, for root, whoever the server's directory
-// belongs to already, else the user postgres, else nobody.
+// ownerFor returns the user for a directory: ourselves, or, for root, the user who owns the server's data
+// already, else the user postgres, else nobody.
 func ownerFor(dir string) (owner, error) {
 	if uid := os.Geteuid(); uid != 0 {
 		return owner{uid: uint32(uid), gid: uint32(os.Getegid()), self: true}, nil
@@ -55,16 +55,14 @@ func userName(uid uint32) string {
 
 // as makes a command run as the owner.
 func (o owner) as(cmd *exec.Cmd) {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if !o.self {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: o.uid, Gid: o.gid}
 	}
 }
 
-// give hands a file, or a directory with all that is in it, to the owner.
-func (o owner) give(root string) error {
+// chown gives a file, or a directory with all that is in it, to the owner.
+func (o owner) chown(root string) error {
 	if o.self {
 		return nil
 	}
@@ -76,8 +74,17 @@ func (o owner) give(root string) error {
 	})
 }
 
-// place returns where a server's directory can lie: dir itself, or, when the owner cannot reach it (a
-// checkout in root's home), a folder of its own in /var/lib. It makes the folders above.
+// Place returns where a server's folder, or a folder of such folders, can lie: dir itself, or a folder in
+// /var/lib when the user that PostgreSQL runs as cannot enter the folder above dir (a checkout in root's home).
+// It makes the folders above the one that it returns.
+func Place(ctx context.Context, bin Binaries, dir string) (string, error) {
+	o, err := ownerFor(dir)
+	if err != nil {
+		return "", err
+	}
+	return o.place(ctx, dir, filepath.Join(bin.Dir, "postgres"))
+}
+
 func (o owner) place(ctx context.Context, dir, program string) (string, error) {
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o755); err != nil {

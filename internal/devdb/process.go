@@ -15,12 +15,11 @@ type process struct {
 	err  error         // how it ended; to be read after done
 }
 
-// spawn starts the command in a process group of its own, so that Ctrl-C in a terminal reaches us alone
-// and we decide the order of the ending. When we die without one, the kernel sends it orphaned (Linux).
-func spawn(cmd *exec.Cmd, o owner, orphaned syscall.Signal) (*process, error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+// spawn starts the command in its own process group: Ctrl-C in a terminal then reaches us alone, and we
+// decide the order in which processes end. If we die first, the kernel sends it orphaned (Linux only).
+func spawn(cmd *exec.Cmd, orphaned syscall.Signal) (*process, error) {
+	cmd.SysProcAttr.Setpgid = true
 	dieWithParent(cmd.SysProcAttr, orphaned)
-	o.as(cmd)
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {

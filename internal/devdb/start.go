@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -32,15 +31,10 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	if s.proc != nil && !s.proc.ended() {
 		return nil
 	}
-	if err := s.acquire(); err != nil {
-		return err
+	if s.lock == nil {
+		return errors.New("start PostgreSQL: the server was closed")
 	}
-	defer func() {
-		if err != nil && !s.swept {
-			s.release()
-		}
-	}()
-	if s.password, err = s.folder.prepare(ctx, s.opts.Fsync); err != nil {
+	if s.password, err = s.folder.prepare(ctx, s.opts); err != nil {
 		return err
 	}
 	chosen := s.port != 0
@@ -77,22 +71,22 @@ func (s *Server) run(ctx context.Context) error {
 		return fmt.Errorf("open PostgreSQL's log: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(f.bin.Dir, "postgres"), "-D", filepath.Join(f.dir, dataDir))
+	cmd := f.command(context.Background(), "postgres", "-D", f.data()) // it outlives ctx, which bounds the start
 	settings := s.settings()
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		cmd.Args = append(cmd.Args, "-c", name+"="+settings[name])
 	}
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = f.dir, f.env(), log, log
+	cmd.Stdout, cmd.Stderr = log, log
 	orphaned := syscall.SIGQUIT // nothing of a test's server is needed again
 	if s.opts.Fsync {
 		orphaned = syscall.SIGINT
 	}
-	if s.proc, err = spawn(cmd, f.owner, orphaned); err != nil {
+	if s.proc, err = spawn(cmd, orphaned); err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
 	if err := s.ready(ctx); err != nil {
 		s.proc.signal(syscall.SIGQUIT)
-		if !s.proc.wait(patience) {
+		if !s.proc.wait(stopTimeout) {
 			s.proc.signal(syscall.SIGKILL)
 		}
 		return fmt.Errorf("start PostgreSQL on port %d: %w%s", s.port, err, lastLines(log))
@@ -143,12 +137,12 @@ func (s *Server) answers(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close(ctx)
-	// Test servers have one password, that of their template: it may be another one that has our port.
+	// Servers whose data are copies have one password: another one of them may have our port.
 	var dir string
 	if err := conn.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
 		return err
 	}
-	if dir != filepath.Join(s.folder.dir, dataDir) {
+	if dir != s.folder.data() {
 		return errors.New("another server answers")
 	}
 	return nil

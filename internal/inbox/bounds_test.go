@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/drops"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/providers"
 )
 
@@ -98,7 +98,7 @@ func TestPoisonAmongDropsThatAreSettledBesideTheBatchesStandsAlone(t *testing.T)
 func TestConnectionsToAServerThatTakesNoWritesAreGivenUp(t *testing.T) {
 	t.Parallel()
 	// What a pool is left with after a failover: connections to a server that has become a standby.
-	url := devdb.New(t)
+	url := pgtest.New(t)
 	w := worldOn(t, url, defaults)
 	database := pgx.Identifier{w.pool.Config().ConnConfig.Database}.Sanitize()
 	w.exec(`ALTER DATABASE ` + database + ` SET default_transaction_read_only = on`)

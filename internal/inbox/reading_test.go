@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // readingQuery is the query that docs/reading.md tells people to use.
@@ -109,7 +109,7 @@ func TestAReaderSkipsNoRowThatCommitsLate(t *testing.T) {
 // A fifth digit comes to the transaction ids while a reader is more than a page behind.
 func TestReaderFollowsTransactionIDsPast9999(t *testing.T) {
 	t.Parallel()
-	w := worldOn(t, devdb.NewServer(t, devdb.Options{Settings: map[string]string{"autovacuum": "off"}}).URL(devdb.Database), defaults)
+	w := worldOn(t, pgtest.NewServer(t, pgtest.Options{Settings: map[string]string{"autovacuum": "off"}}).URL(pgtest.Database), defaults)
 	const before, after = 250, 600 // rows on both sides of 10,000: one page cannot hold the later ones
 	w.exec(fmt.Sprintf(`DO $$ BEGIN
 	  WHILE pg_current_xact_id()::text::bigint < %d LOOP COMMIT; END LOOP;

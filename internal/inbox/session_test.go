@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/idempotency"
-	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/inbox"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/providers"
 )
 
@@ -63,7 +63,7 @@ func TestDaysEndAtMidnightUTC(t *testing.T) {
 
 func TestSettlingHasSettingsOfItsOwn(t *testing.T) {
 	t.Parallel()
-	url := devdb.New(t)
+	url := pgtest.New(t)
 	want := "lock_timeout=200ms statement_timeout=5s idle_in_transaction_session_timeout=5s synchronous_commit=on"
 	names := []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "synchronous_commit"}
 	conn, err := pgx.Connect(t.Context(), url)

@@ -11,24 +11,24 @@ import (
 
 	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/providers"
 )
 
 // replicated is an inbox on a primary that waits for a synchronous standby.
 type replicated struct {
 	*world
-	primary, standby *devdb.Server
+	primary, standby *pgtest.Server
 }
 
 func newReplicated(t *testing.T) *replicated {
 	t.Helper()
-	primary := devdb.NewServer(t, devdb.Options{})
-	standby := devdb.NewStandby(t, primary)
+	primary := pgtest.NewServer(t, pgtest.Options{})
+	standby := pgtest.NewStandby(t, primary)
 	if err := primary.Set(t.Context(), "synchronous_standby_names", "*"); err != nil {
 		t.Fatal(err)
 	}
-	w := worldOn(t, primary.URL(devdb.Database), defaults, func(c *pgxpool.Config) {
+	w := worldOn(t, primary.URL(pgtest.Database), defaults, func(c *pgxpool.Config) {
 		idempotency.WatchCommits(c.ConnConfig)
 		c.ConnConfig.RuntimeParams["client_min_messages"] = "error" // as a role may have it: it hides warnings
 	})

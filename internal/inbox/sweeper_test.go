@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"webhook-gateway/drops"
-	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/inbox"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/providers"
 )
 
@@ -212,7 +212,7 @@ func gauge(t *testing.T, reg *prometheus.Registry, name, table string) float64 {
 
 func TestDaysAreMadeOnceByManyGateways(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	var made int
 	var mu sync.Mutex
 	var all sync.WaitGroup

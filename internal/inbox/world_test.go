@@ -18,13 +18,13 @@ import (
 	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
 	"webhook-gateway/internal/canonical"
-	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/inbox"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(devdb.Stopping(m)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Stopping(m)) }
 
 // world is an inbox on a database of its own, and what a test sends it.
 type world struct {
@@ -45,7 +45,7 @@ var defaults = inbox.Options{
 
 func newWorld(t *testing.T, options inbox.Options, edit ...func(*pgxpool.Config)) *world {
 	t.Helper()
-	return worldOn(t, devdb.New(t), options, edit...)
+	return worldOn(t, pgtest.New(t), options, edit...)
 }
 
 func worldOn(t *testing.T, url string, options inbox.Options, edit ...func(*pgxpool.Config)) *world {

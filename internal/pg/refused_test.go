@@ -11,9 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/dsn"
 	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/pgtest"
 )
 
 // What is accepted is read by pgx with all of the password as the password, whatever is in it.
@@ -71,7 +71,7 @@ func replaced(t *testing.T, text string, edit func(*url.URL)) string {
 
 func TestARefusalIsNamed(t *testing.T) {
 	t.Parallel()
-	good := devdb.New(t)
+	good := pgtest.New(t)
 	alter(t, good, `CREATE ROLE zqsleeper NOLOGIN PASSWORD 'zq'`, `CREATE ROLE zqguest LOGIN PASSWORD 'zq'`,
 		`REVOKE CONNECT ON DATABASE `+name(good)+` FROM PUBLIC`)
 	user := func(name, password string) func(*url.URL) {
@@ -113,7 +113,7 @@ func TestARefusalIsNamed(t *testing.T) {
 
 func TestEveryHostIsNamedThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	good := devdb.New(t)
+	good := pgtest.New(t)
 	both := replaced(t, good, func(u *url.URL) {
 		u.Host, u.RawQuery = "127.0.0.1:1,127.0.0.1:2", "sslmode=prefer&target_session_attrs=read-write"
 	})

@@ -9,11 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { devdb.Main(m) }
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // alter runs statements on the database of the URL, on a plain connection.
 func alter(t *testing.T, url string, statements ...string) {
@@ -38,7 +38,7 @@ func name(url string) string {
 
 func TestSessionSettingsAreOurs(t *testing.T) {
 	t.Parallel()
-	url := devdb.New(t)
+	url := pgtest.New(t)
 	tests := []struct{ setting, elsewhere, want string }{
 		{"client_encoding", "WIN1252", "UTF8"},
 		{"standard_conforming_strings", "off", "on"},
@@ -102,7 +102,7 @@ func TestSessionSettingsAreOurs(t *testing.T) {
 
 func TestReplicationRoleThatCannotBeSet(t *testing.T) {
 	t.Parallel()
-	url := devdb.New(t)
+	url := pgtest.New(t)
 	role := "role_" + name(url)
 	alter(t, url, `CREATE ROLE `+role+` LOGIN PASSWORD 'p'`, `ALTER ROLE `+role+` SET session_replication_role = replica`)
 	t.Cleanup(func() {

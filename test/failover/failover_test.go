@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/test/binary"
 )
 
@@ -118,8 +118,8 @@ func (c *cluster) newAddress() *address {
 }
 
 // move leads new connections to the server. Those that there are end.
-func (a *address) move(to *devdb.Server) {
-	server, err := url.Parse(to.URL(devdb.Database))
+func (a *address) move(to *pgtest.Server) {
+	server, err := url.Parse(to.URL(pgtest.Database))
 	if err != nil {
 		a.c.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func (a *address) pass(conn net.Conn) {
 }
 
 func (a *address) url() string {
-	server, err := url.Parse(a.c.primary.URL(devdb.Database))
+	server, err := url.Parse(a.c.primary.URL(pgtest.Database))
 	if err != nil {
 		a.c.Fatal(err)
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
 	"webhook-gateway/test/binary"
 )
 
 func TestMain(m *testing.M) {
 	binary.ForgetSettings()
-	status := devdb.Stopping(m).Run()
+	status := pgtest.Stopping(m).Run()
 	if binaryDir != "" {
 		_ = os.RemoveAll(binaryDir) // the tests are over
 	}
@@ -52,12 +52,12 @@ var secretsKey = base64.StdEncoding.EncodeToString(make([]byte, 32))
 // cluster is a primary with a synchronous standby, and what the load needs registered.
 type cluster struct {
 	*testing.T
-	primary, standby *devdb.Server
+	primary, standby *pgtest.Server
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{T: t, primary: devdb.NewServer(t, devdb.Options{Fsync: true})}
+	c := &cluster{T: t, primary: pgtest.NewServer(t, pgtest.Options{Fsync: true})}
 	pool := c.pool(c.primary)
 	keys, err := jobs.NewKeys(secretsKey)
 	if err != nil {
@@ -77,14 +77,14 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.standby = devdb.NewStandby(t, c.primary)
+	c.standby = pgtest.NewStandby(t, c.primary)
 	c.replicate()
 	return c
 }
 
-func (c *cluster) pool(s *devdb.Server) *pgxpool.Pool {
+func (c *cluster) pool(s *pgtest.Server) *pgxpool.Pool {
 	c.Helper()
-	pool, err := pgxpool.New(context.Background(), s.URL(devdb.Database))
+	pool, err := pgxpool.New(context.Background(), s.URL(pgtest.Database))
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func (c *cluster) replicate() {
 }
 
 // await waits until a query answers true.
-func (c *cluster) await(s *devdb.Server, sql string) {
+func (c *cluster) await(s *pgtest.Server, sql string) {
 	c.Helper()
 	pool := c.pool(s)
 	defer pool.Close()
@@ -113,7 +113,7 @@ func (c *cluster) await(s *devdb.Server, sql string) {
 	}
 }
 
-func (c *cluster) exec(s *devdb.Server, sql string) {
+func (c *cluster) exec(s *pgtest.Server, sql string) {
 	c.Helper()
 	pool := c.pool(s)
 	defer pool.Close()
@@ -149,11 +149,11 @@ func (c *cluster) rejoin() {
 // url names both servers, as DATABASE_URL does where PostgreSQL fails over.
 func (c *cluster) url() string {
 	c.Helper()
-	one, err := url.Parse(c.primary.URL(devdb.Database))
+	one, err := url.Parse(c.primary.URL(pgtest.Database))
 	if err != nil {
 		c.Fatal(err)
 	}
-	two, err := url.Parse(c.standby.URL(devdb.Database))
+	two, err := url.Parse(c.standby.URL(pgtest.Database))
 	if err != nil {
 		c.Fatal(err)
 	}

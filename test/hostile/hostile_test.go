@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/test/binary"
 	"webhook-gateway/test/watch"
 )
 
 func TestMain(m *testing.M) {
 	binary.ForgetSettings()
-	devdb.Main(m)
+	pgtest.Main(m)
 }
 
 // Honest calls are answered 200 beside each attack, and the process stays within its memory. How long they take is
@@ -39,8 +39,8 @@ func TestHonestCallsSurviveAttacks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := devdb.NewServer(t, devdb.Options{Fsync: true})
-			g, err := watch.StartGateway(t.Context(), path, server.URL(devdb.Database), t.TempDir(), tt.settings...)
+			server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
+			g, err := watch.StartGateway(t.Context(), path, server.URL(pgtest.Database), t.TempDir(), tt.settings...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	err = o.attackAll(ctx, server, dir, out)
-	return errors.Join(err, server.Stop(), os.RemoveAll(server.Dir()), os.RemoveAll(dir))
+	return errors.Join(err, server.Close(), os.RemoveAll(server.Dir()), os.RemoveAll(dir))
 }
 
 // attackAll starts a gateway for each attack, so that each shows its own memory.

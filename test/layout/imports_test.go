@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"internal/form":               {},
 	"idempotency":                 {"internal/canonical"},
 	"idempotency/*":               {"idempotency"},
-	"idempotency/idempotencytest": {"internal/devdb"},
+	"idempotency/idempotencytest": {"internal/pgtest"},
 	"drops":                       {},
 	"feed":                        {},
 	"jobs":                        {},
@@ -32,7 +32,8 @@ var mayImport = map[string][]string{
 	"internal/inbox":              {"idempotency", "drops", "jobs", "providers"},
 	"providers":                   {"jobs", "drops", "internal/canonical"},
 	"providers/*":                 {"providers", "jobs", "drops", "internal/canonical", "internal/form"},
-	"internal/devdb":              {"migrations", "internal/files", "internal/pg"},
+	"internal/devdb":              {"internal/files"},
+	"internal/pgtest":             {"internal/devdb", "internal/pg", "migrations"},
 	"internal/dsn":                {},
 	"internal/pg":                 {"internal/dsn"},
 	"internal/capture":            {"drops", "jobs", "providers", "internal/files", "internal/safetext", "internal/scrub"},
@@ -47,7 +48,7 @@ var mayImport = map[string][]string{
 }
 
 // testsToo is what the tests of every package may import besides.
-var testsToo = []string{"internal/devdb", "migrations"}
+var testsToo = []string{"internal/pgtest", "migrations"}
 
 // testsOf is what the tests of one package may import besides.
 var testsOf = map[string][]string{
@@ -61,7 +62,7 @@ var testsOf = map[string][]string{
 // mayUse says which packages may import a module of others; "tests" means those of any package.
 var mayUse = map[string][]string{
 	"github.com/labstack/echo/v4": {"providers", "cmd/*", "test/*", "tests"},
-	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/devdb", "internal/pg", "cmd/*", "test/*", "tests"},
+	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/devdb", "internal/pgtest", "internal/pg", "cmd/*", "test/*", "tests"},
 	"github.com/slack-go/slack":   {"providers/slack", "test/*", "tests"},
 	"github.com/pressly/goose/v3": {"migrations"},
 	"github.com/spf13/cobra":      {"cmd/*"},
@@ -182,6 +183,21 @@ func TestModulesOfOthersStayWhereTheyBelong(t *testing.T) {
 			if slices.ContainsFunc(slices.Concat(p.TestImports, p.XTestImports), uses) && !matches(users, p.name()) && !slices.Contains(users, "tests") {
 				t.Errorf("%s's tests may not import %s", p.name(), module)
 			}
+		}
+	}
+}
+
+func TestNoTestCodeInTheBinary(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("go", "list", "-deps", "./cmd/gateway")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dep := range strings.Fields(string(out)) {
+		if dep == "testing" || strings.HasSuffix(dep, "/internal/pgtest") || strings.Contains(dep, "/test/") {
+			t.Errorf("cmd/gateway depends on %s", dep)
 		}
 	}
 }

@@ -166,7 +166,7 @@ var fixed = regexp.MustCompile(`^(errors\.New|fmt\.Errorf|regexp\.MustCompile)$`
 
 // exceptions are variables with a reason, which stands in their comment.
 var exceptions = []string{
-	"internal/devdb/tests.go: shared",
+	"internal/pgtest/pgtest.go: shared",
 	"internal/inbox/columns.go: insertClaimed", // statements put together once
 	"internal/inbox/columns.go: insertAlone",
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
 	"webhook-gateway/test/binary"
 )
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(consumerEnv); what != "" {
 		os.Exit(consumerMain(what))
 	}
-	status := devdb.Stopping(m).Run()
+	status := pgtest.Stopping(m).Run()
 	if binaryDir != "" {
 		_ = os.RemoveAll(binaryDir) // the tests are over
 	}
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 // gateway is the built binary, serving on a PostgreSQL of its own that writes through.
 type gateway struct {
 	t      testing.TB
-	server *devdb.Server
+	server *pgtest.Server
 	pool   *pgxpool.Pool
 	store  *jobs.Store
 	url    string
@@ -68,8 +68,8 @@ const secretsKey = "\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07
 func newGateway(t testing.TB, env ...string) *gateway {
 	t.Helper()
 	key := base64.StdEncoding.EncodeToString([]byte(secretsKey))
-	g := &gateway{t: t, server: devdb.NewServer(t, devdb.Options{Fsync: true})}
-	url := g.server.URL(devdb.Database)
+	g := &gateway{t: t, server: pgtest.NewServer(t, pgtest.Options{Fsync: true})}
+	url := g.server.URL(pgtest.Database)
 	var err error
 	if g.pool, err = pgxpool.New(context.Background(), url); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/idempotency"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // consumerEnv makes a test binary a consumer in a process of its own, which can be killed.
@@ -179,7 +179,7 @@ func TestAConsumerKilledBetweenEffectAndCompletionChargesOnce(t *testing.T) {
 			p := &provider{takesKeys: tt.takesKeys, charges: make(map[string]string)}
 			s := httptest.NewServer(p)
 			defer s.Close()
-			url := devdb.New(t)
+			url := pgtest.New(t)
 			pool, err := pgxpool.New(t.Context(), url)
 			if err != nil {
 				t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 
 	"webhook-gateway/idempotency"
 	"webhook-gateway/idempotency/httpdoor"
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // refunds is a tool that writes: a refund of some cents in a step of a job. What the model thought on its
@@ -60,8 +60,8 @@ func newRefunds(t *testing.T, url string, organization uuid.UUID) *refunds {
 
 func TestAToolsWriteIsReplayedByItsStepAndNotByItsThought(t *testing.T) {
 	t.Parallel()
-	server := devdb.NewServer(t, devdb.Options{Fsync: true})
-	url := server.URL(devdb.Database)
+	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
+	url := server.URL(pgtest.Database)
 	r := newRefunds(t, url, uuid.New())
 	var got []idempotency.Result[string]
 	for _, call := range []struct {
@@ -103,7 +103,7 @@ func TestAToolsWriteIsReplayedByItsStepAndNotByItsThought(t *testing.T) {
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	later := newRefunds(t, server.URL(devdb.Database), r.organization)
+	later := newRefunds(t, server.URL(pgtest.Database), r.organization)
 	if done, err := later.refund("job_17", 3, 1999, "where was I?"); err != nil || done.Value != "job_17:3:refund#1" || !done.Replayed {
 		t.Errorf("after the restart: %+v, %v", done, err)
 	}
@@ -115,7 +115,7 @@ func TestAToolsWriteIsReplayedByItsStepAndNotByItsThought(t *testing.T) {
 // orders is an HTTP API that answers when the order is made, however long that takes.
 func orders(t *testing.T, made *atomic.Int32, inside func()) *httptest.Server {
 	t.Helper()
-	pool, err := pgxpool.New(context.Background(), devdb.New(t))
+	pool, err := pgxpool.New(context.Background(), pgtest.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 var duration = flag.Duration("soak", time.Minute, "how long the plane is used")
@@ -19,5 +19,5 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(workerURL); url != "" {
 		os.Exit(work(url))
 	}
-	goleak.VerifyTestMain(devdb.Stopping(m))
+	goleak.VerifyTestMain(pgtest.Stopping(m))
 }

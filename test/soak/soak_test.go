@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 )
 
 // The environment of the other process.
@@ -101,7 +101,7 @@ func (w *world) cut(ctx context.Context) (cuts int64) {
 // Whatever breaks, each effect is made once, and each key comes to its answer.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	url := devdb.New(t)
+	url := pgtest.New(t)
 	w, err := newWorld(t.Context(), url, uuid.New(), time.Now())
 	if err != nil {
 		t.Fatal(err)

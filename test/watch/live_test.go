@@ -12,11 +12,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/test/binary"
 )
 
-func TestMain(m *testing.M) { devdb.Main(m) }
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // live is a gateway that has had traffic of every outcome, and a Prometheus that has seen all of it.
 type live struct {
@@ -32,8 +32,8 @@ const deadGateway = "127.0.0.1:1"
 func startLive(t *testing.T) *live {
 	t.Helper()
 	ctx := t.Context()
-	server := devdb.NewServer(t, devdb.Options{Fsync: true})
-	url := server.URL(devdb.Database)
+	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
+	url := server.URL(pgtest.Database)
 	holdOldDay(t, url)
 	dir := t.TempDir()
 	path, err := binary.Build(ctx, Root, dir)

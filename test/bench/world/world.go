@@ -91,7 +91,7 @@ func (w *World) Close() error {
 	for _, p := range w.procs {
 		p.Stop()
 	}
-	err := w.server.Stop()
+	err := w.server.Close()
 	return errors.Join(err, os.RemoveAll(w.server.Dir()))
 }
 

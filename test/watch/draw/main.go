@@ -57,7 +57,7 @@ func run(ctx context.Context, out string, duration time.Duration) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
+	defer func() { err = errors.Join(err, server.Close()) }()
 	g, err := serve(ctx, dir, server)
 	if err != nil {
 		return err

@@ -1,23 +1,28 @@
-package devdb
+package pgtest
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 )
 
-// Freeze makes the running server stand still, as a machine does that swaps or whose disk hangs: connections are
-// open, new ones are taken by the kernel, and none is answered. Thaw lets it go on.
+// Freeze stops every process of the running server, as a machine does that swaps or whose disk hangs:
+// connections stay open, the kernel takes new ones, and none is answered. Thaw lets the server go on.
 func (s *Server) Freeze() (thaw func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	server := s.proc.cmd.Process.Pid
+	text, _ := os.ReadFile(filepath.Join(s.DataDir(), "postmaster.pid")) // the first line is the server's process
+	pids := numbers(string(text))
+	if len(pids) == 0 {
+		s.t.Fatalf("freeze the server: it does not run")
+	}
+	server := pids[0]
 	all := []int{server}
 	_ = syscall.Kill(server, syscall.SIGSTOP) // first, so that it forks no more
-	for !standsStill(server) {
+	for !stopped(server) {
 	}
-	// The kernel may leave out a process while another one ends: look until there is none that is new.
+	// The kernel may leave out a process while another one ends: look until there is no new one.
 	for news := true; news; {
 		news = false
 		for _, pid := range children(server) {

@@ -1,0 +1,24 @@
+//go:build unix && !linux
+
+package pgtest
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+// roomInMemory is only known of Linux.
+func roomInMemory() bool { return false }
+
+// children lists the processes that a process has started.
+func children(pid int) []int {
+	out, _ := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output() // it fails when there are none
+	return numbers(string(out))
+}
+
+// stopped reports whether a process stands still, or has ended.
+func stopped(pid int) bool {
+	out, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
+	return err != nil || strings.HasPrefix(string(out), "T")
+}

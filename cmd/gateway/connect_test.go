@@ -11,6 +11,7 @@ import (
 
 	"webhook-gateway/internal/inbox"
 	"webhook-gateway/internal/pgtest"
+	"webhook-gateway/providers"
 )
 
 func TestAServerThatTakesConnectionsAndSaysNothingIsGivenUp(t *testing.T) {
@@ -91,6 +92,6 @@ func TestADayThatCannotBeMadeYetDoesNotKeepAGatewayFromStarting(t *testing.T) {
 	}
 	r := startGatewayOn(t, url)
 	one, _ := slackTown(r)
-	r.ack(r.postSlack(jobPath("slack", one.ID), slackSecret, slackEvent("T1", "Ev1", "hi")))
+	r.ack(r.postSlack(providers.JobPath("slack", one.ID), slackSecret, slackEvent("T1", "Ev1", "hi")))
 	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -86,17 +85,5 @@ func TestStalledConnectionsGiveWay(t *testing.T) {
 				t.Errorf("gateway_connections_limit is %v", n)
 			}
 		})
-	}
-}
-
-func TestConnectionsFitTheFilesOfTheProcess(t *testing.T) {
-	t.Parallel()
-	log := slog.New(slog.DiscardHandler)
-	if got := fitFiles(64, log); got != 64 {
-		t.Errorf("64 became %d", got)
-	}
-	const many = 1 << 40
-	if got := fitFiles(many, log); got >= many || got < 64 {
-		t.Errorf("more than any process may open became %d", got)
 	}
 }

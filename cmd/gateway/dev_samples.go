@@ -12,6 +12,7 @@ import (
 	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 // sampleSource is the name of each vendor's sample source.
@@ -71,7 +72,7 @@ func sampleOrganization(ctx context.Context, store *jobs.Store) (uuid.UUID, erro
 }
 
 func registerVendor(ctx context.Context, store *jobs.Store, v vendorSamples, organization uuid.UUID, newSecret bool) (registration, error) {
-	r := registration{Provider: v.provider, Organization: organization, SourcePath: sourcePath(v.provider, sampleSource)}
+	r := registration{Provider: v.provider, Organization: organization, SourcePath: providers.SourcePath(v.provider, sampleSource)}
 	secret, err := jobs.NewSecret(randomText(32))
 	if err != nil {
 		return r, err
@@ -93,7 +94,7 @@ func registerVendor(ctx context.Context, store *jobs.Store, v vendorSamples, org
 		if err != nil {
 			return r, err
 		}
-		r.JobPaths = append(r.JobPaths, jobPath(v.provider, j.ID))
+		r.JobPaths = append(r.JobPaths, providers.JobPath(v.provider, j.ID))
 	}
 	return r, nil
 }

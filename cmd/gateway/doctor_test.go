@@ -12,6 +12,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 // causes lists the causes of a diagnosis that --json prints, by request.
@@ -41,7 +42,7 @@ func TestDoctorFindsWhyAGatewayRefused(t *testing.T) {
 	spoiled.Set("X-Slack-Signature", strings.TrimPrefix(spoiled.Get("X-Slack-Signature"), "v0="))
 	for _, got := range []answer{
 		r.post("/webhooks/nylas/sources/main", []byte(body+"\n"), signers()["nylas"](nylasSecret, []byte(body), time.Now())),
-		r.postNylas(jobPath("nylas", own.ID), nylasSecret, body), // the source's secret on the job's URL
+		r.postNylas(providers.JobPath("nylas", own.ID), nylasSecret, body), // the source's secret on the job's URL
 		r.post("/webhooks/slack/sources/main", []byte(slackEvent("T1", "Ev1", "hi")), spoiled),
 		r.post("/webhooks/slack/sources/main", []byte(slackEvent("T1", "Ev2", "hi")), signers()["slack"](slackSecret, []byte(slackEvent("T1", "Ev2", "hi")), time.Now().Add(-10*time.Minute))),
 	} {

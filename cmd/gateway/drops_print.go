@@ -124,7 +124,7 @@ func dropShownOut(d shown) dropShownJSON {
 func dropPath(k drops.Kept) string {
 	switch {
 	case k.PathSource != "":
-		return sourcePath(k.Provider, k.PathSource)
+		return providers.SourcePath(k.Provider, k.PathSource)
 	case k.PathJob != uuid.Nil:
 		return "/webhooks/" + k.Provider + "/" + k.PathJob.String()
 	default:

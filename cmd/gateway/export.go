@@ -13,6 +13,7 @@ import (
 	"webhook-gateway/drops"
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/safetext"
+	"webhook-gateway/providers"
 )
 
 // exportFlags are those of gateway export.
@@ -223,7 +224,7 @@ func printCurl(cmd *cobra.Command, list []*capture.Capture, base string) error {
 		}
 		path := jobPathOf(c.Provider, party.Name)
 		if kind == "source" {
-			path = sourcePath(c.Provider, party.Name)
+			path = providers.SourcePath(c.Provider, party.Name)
 		}
 		text, err := c.Curl(c.Dir, base, path)
 		if err != nil {

@@ -55,7 +55,7 @@ func (e *exporter) delivery(ctx context.Context, id uuid.UUID) (*capture.Capture
 	e.kind = row.Type
 	body, alone := whole(p, row)
 	origin := capture.Origin{Vendor: p, KeepToken: e.keepToken}
-	target := jobPath(row.Provider, row.Job)
+	target := providers.JobPath(row.Provider, row.Job)
 	job, ok := e.directory.Job(row.Provider, row.Job)
 	if !ok {
 		return nil, errors.New("its job's source was removed, and with it what would sign it")
@@ -63,7 +63,7 @@ func (e *exporter) delivery(ctx context.Context, id uuid.UUID) (*capture.Capture
 	origin.Job = capture.PartyOf(job.ID.String(), job.Pins, job.Fallback)
 	if s, ok := e.directory.SourceByID(job.SourceID); ok {
 		origin.Source = capture.PartyOf(s.Name, s.Pins, false)
-		target = sourcePath(row.Provider, s.Name)
+		target = providers.SourcePath(row.Provider, s.Name)
 	}
 	c, err := origin.Capture(&capture.Message{
 		Method: http.MethodPost, Target: target, Body: body, At: row.ReceivedAt,

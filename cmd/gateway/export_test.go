@@ -16,6 +16,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/providers"
 	"webhook-gateway/test/replay"
 )
 
@@ -52,7 +53,7 @@ func TestWhatServeCapturesIsReplayedToTheSameBytesAndKeys(t *testing.T) {
 	nylasJob, _ := nylasTown(first)
 	slack := strings.Replace(slackEvent("T1", "Ev1", "<hi> é"), `"token":"t"`, `"token":""`, 1) // without a token all of it stays
 	first.ack(first.postSlack("/webhooks/slack/sources/main", slackSecret, slack))
-	first.ack(first.post(jobPath("slack", slackJob.ID)+"?a=1", []byte(strings.Replace(slack, "Ev1", "Ev2", 1)),
+	first.ack(first.post(providers.JobPath("slack", slackJob.ID)+"?a=1", []byte(strings.Replace(slack, "Ev1", "Ev2", 1)),
 		signers()["slack"](slackSecret, []byte(strings.Replace(slack, "Ev1", "Ev2", 1)), now()), http.Header{"X-Slack-Retry-Num": {"1"}, "Cookie": {"secret-cookie"}}))
 	gz := zipped(t, nylasMessage("G1", "n1", 1))
 	first.ack(first.post("/webhooks/nylas/sources/main", gz, signers()["nylas"](nylasSecret, gz, now()), http.Header{"Content-Encoding": {"gzip"}}))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"webhook-gateway/providers"
 	"webhook-gateway/providers/nylas"
 	"webhook-gateway/providers/slack"
 )
@@ -87,7 +88,7 @@ func TestHostileBodiesGetTheRightStatus(t *testing.T) {
 	r := startGateway(t)
 	one, _ := nylasTown(r)
 	slackJob, _ := slackTown(r)
-	nylasPath, slackPath := jobPath("nylas", one.ID), jobPath("slack", slackJob.ID)
+	nylasPath, slackPath := providers.JobPath("nylas", one.ID), providers.JobPath("slack", slackJob.ID)
 	for _, tt := range hostileBodies() {
 		t.Run(tt.name, func(t *testing.T) {
 			path, sign := nylasPath, nylas.Sign(nylasSecret, tt.body)

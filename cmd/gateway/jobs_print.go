@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 // jobJSON is a job as --json prints it.
@@ -27,18 +28,14 @@ type jobJSON struct {
 	ClosedAt      *time.Time        `json:"closed_at"` // null: active
 }
 
-func jobPath(provider string, id uuid.UUID) string {
-	return "/webhooks/" + provider + "/" + id.String()
-}
-
 func jobOut(j jobs.StoredJob) jobJSON {
 	out := jobJSON{
-		ID: j.ID, Organization: j.Organization, Provider: j.Provider, Path: jobPath(j.Provider, j.ID),
+		ID: j.ID, Organization: j.Organization, Provider: j.Provider, Path: providers.JobPath(j.Provider, j.ID),
 		Refs: refsOf(j.Pins), Fallback: j.Fallback, HasSecret: j.Secrets > 0, Secrets: j.Secrets,
 		RotatingUntil: j.RotatingUntil, CreatedAt: j.CreatedAt, ClosedAt: j.ClosedAt,
 	}
 	if j.SourceID != uuid.Nil {
-		path := sourcePath(j.Provider, j.Source)
+		path := providers.SourcePath(j.Provider, j.Source)
 		out.Source, out.SourcePath = &j.Source, &path
 	}
 	return out
@@ -88,9 +85,9 @@ func printJob(cmd *cobra.Command, j jobs.StoredJob, asJSON bool) error {
 		return printJSON(cmd, jobOut(j))
 	}
 	w := newTable(cmd.OutOrStdout())
-	w.pairs("job", j.ID, "organization", j.Organization, "provider", j.Provider, "path", jobPath(j.Provider, j.ID))
+	w.pairs("job", j.ID, "organization", j.Organization, "provider", j.Provider, "path", providers.JobPath(j.Provider, j.ID))
 	if j.SourceID != uuid.Nil {
-		w.pairs("source", j.Source, "source's path", sourcePath(j.Provider, j.Source))
+		w.pairs("source", j.Source, "source's path", providers.SourcePath(j.Provider, j.Source))
 	} else {
 		printSecrets(w, j.Secrets, j.RotatingUntil)
 	}

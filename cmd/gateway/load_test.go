@@ -13,6 +13,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 func TestEveryDeliveryHasExactlyOneEndingAtAnyScrape(t *testing.T) {
@@ -105,7 +106,7 @@ func TestAFloodOfForgeriesCostsPostgreSQLAtMostTwentyLookUpsASecond(t *testing.T
 	t.Parallel()
 	r := startGateway(t)
 	one, _ := nylasTown(r)
-	r.ack(r.postNylas(jobPath("nylas", one.ID), nylasSecret, nylasMessage("G1", "n1", 1)))
+	r.ack(r.postNylas(providers.JobPath("nylas", one.ID), nylasSecret, nylasMessage("G1", "n1", 1)))
 	reads := func() float64 {
 		return r.metric(`gateway_directory_refreshes_total{outcome="succeeded"}`) + r.metric(`gateway_directory_refreshes_total{outcome="failed"}`)
 	}
@@ -113,7 +114,7 @@ func TestAFloodOfForgeriesCostsPostgreSQLAtMostTwentyLookUpsASecond(t *testing.T
 	body := nylasMessage("G1", "n2", 1)
 	atOnce(50, func(i int) {
 		for n := range 100 {
-			path := jobPath("nylas", one.ID)
+			path := providers.JobPath("nylas", one.ID)
 			if n%2 == 0 {
 				path = "/webhooks/nylas/" + uuid.NewString()
 			}
@@ -140,8 +141,8 @@ func TestAChangeOnOneGatewayIsSeenByAnotherWithinASecond(t *testing.T) {
 	job := one.addJob(jobs.NewJob{Provider: "slack", Source: "main", Pins: []jobs.Identity{{Name: "team_id", Value: "T1"}}})
 
 	// Another gateway's registration is known as soon as it is called for.
-	two.ack(two.postSlack(jobPath("slack", job.ID), slackSecret, slackEvent("T1", "Ev1", "hi")))
-	one.ack(one.postSlack(jobPath("slack", job.ID), slackSecret, slackEvent("T1", "Ev1", "hi")))
+	two.ack(two.postSlack(providers.JobPath("slack", job.ID), slackSecret, slackEvent("T1", "Ev1", "hi")))
+	one.ack(one.postSlack(providers.JobPath("slack", job.ID), slackSecret, slackEvent("T1", "Ev1", "hi")))
 	two.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
 
 	if err := one.store.CloseJob(t.Context(), job.ID); err != nil {
@@ -152,6 +153,6 @@ func TestAChangeOnOneGatewayIsSeenByAnotherWithinASecond(t *testing.T) {
 		if time.Since(closed) > time.Second {
 			t.Fatal("a job closed on one gateway still takes deliveries on another after a second")
 		}
-		two.ack(two.postSlack(jobPath("slack", job.ID), slackSecret, slackEvent("T1", fmt.Sprint("Late", n), "hi")))
+		two.ack(two.postSlack(providers.JobPath("slack", job.ID), slackSecret, slackEvent("T1", fmt.Sprint("Late", n), "hi")))
 	}
 }

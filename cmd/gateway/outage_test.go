@@ -12,6 +12,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/internal/pgtest"
+	"webhook-gateway/providers"
 	"webhook-gateway/providers/slack"
 )
 
@@ -20,7 +21,7 @@ func TestPostgreSQLAwayAsksVendorsToComeAgainAndRecovers(t *testing.T) {
 	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
 	r := startGatewayOn(t, server.URL(pgtest.Database), func(c *configs.Config) { c.SettleTimeout = 500 * time.Millisecond })
 	one, _ := slackTown(r)
-	path := jobPath("slack", one.ID)
+	path := providers.JobPath("slack", one.ID)
 	r.ack(r.postSlack(path, slackSecret, slackEvent("T1", "Ev1", "hi")))
 
 	if err := server.Crash(); err != nil {
@@ -97,7 +98,7 @@ func TestAStalledBodyIsGivenUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", jobPath("slack", one.ID), len(body))
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", providers.JobPath("slack", one.ID), len(body))
 			_ = tt.headers.Write(conn)
 			fmt.Fprintf(conn, "\r\n%s", body[:20])
 			res, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -19,6 +19,7 @@ import (
 
 	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 	"webhook-gateway/providers/nylas"
 	"webhook-gateway/providers/slack"
 	"webhook-gateway/test/binary"
@@ -260,7 +261,7 @@ func TestPublicVectorsSignedAnewAreReceivedByTheBinary(t *testing.T) {
 				if strings.Contains(v.Body, "command=") {
 					headers = append(headers, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}})
 				}
-				got := p.post(jobPath(provider, job.ID), []byte(v.Body), headers...)
+				got := p.post(providers.JobPath(provider, job.ID), []byte(v.Body), headers...)
 				if got.status != http.StatusOK {
 					t.Errorf("vector %d: status %d", i, got.status)
 				}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 const (
@@ -79,8 +80,8 @@ func TestTheSameIDWithOtherContentIsAMismatchAndTheOtherBodyIsKept(t *testing.T)
 	r := startGateway(t)
 	one, _ := slackTown(r)
 	other := slackEvent("T1", "Ev1", "something else")
-	r.ack(r.postSlack(jobPath(one.Provider, one.ID), slackSecret, slackEvent("T1", "Ev1", "hi")))
-	r.ack(r.postSlack(jobPath(one.Provider, one.ID), slackSecret, other))
+	r.ack(r.postSlack(providers.JobPath(one.Provider, one.ID), slackSecret, slackEvent("T1", "Ev1", "hi")))
+	r.ack(r.postSlack(providers.JobPath(one.Provider, one.ID), slackSecret, other))
 	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
 	r.wantCount(1, `SELECT count(*) FROM agent.webhook_drops WHERE reason = 'hash_mismatch' AND body = $1`, []byte(other))
 }
@@ -118,9 +119,9 @@ func TestABodyOfAnotherTenantIsDroppedByTheURL(t *testing.T) {
 	r := startGateway(t)
 	slackJob, _ := slackTown(r)
 	nylasJob, _ := nylasTown(r)
-	r.ack(r.postSlack(jobPath(slackJob.Provider, slackJob.ID), slackSecret, slackEvent("T2", "Ev1", "hi")))
+	r.ack(r.postSlack(providers.JobPath(slackJob.Provider, slackJob.ID), slackSecret, slackEvent("T2", "Ev1", "hi")))
 	r.ack(r.postSlack("/webhooks/slack/sources/main", slackSecret, slackEvent("T9", "Ev2", "hi")))
-	r.ack(r.postNylas(jobPath(nylasJob.Provider, nylasJob.ID), nylasSecret, nylasMessage("G2", "n1", 1)))
+	r.ack(r.postNylas(providers.JobPath(nylasJob.Provider, nylasJob.ID), nylasSecret, nylasMessage("G2", "n1", 1)))
 	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G9", "n2", 1)))
 	r.wantCount(0, `SELECT count(*) FROM agent.webhook_deliveries`)
 	for _, provider := range []string{"slack", "nylas"} {

@@ -16,6 +16,7 @@ import (
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 	"webhook-gateway/providers/nylas"
 )
 
@@ -139,7 +140,7 @@ func TestARedriveReachesOnlyJobsOfWhoseSecretVerifiedIt(t *testing.T) {
 	nylasTown(r)
 	own := r.addJob(jobs.NewJob{Provider: "nylas", Secret: r.secret("a secret of its own"), Pins: []jobs.Identity{{Name: "grant_id", Value: "G5"}}})
 	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G9", "n1", 1)))
-	r.ack(r.postNylas(jobPath("nylas", own.ID), "a secret of its own", nylasMessage("G9", "n2", 1)))
+	r.ack(r.postNylas(providers.JobPath("nylas", own.ID), "a secret of its own", nylasMessage("G9", "n2", 1)))
 	r.addSource("nylas", "other", "another secret")
 	r.addJob(jobs.NewJob{Provider: "nylas", Source: "other", Pins: []jobs.Identity{{Name: "grant_id", Value: "G9"}}})
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"webhook-gateway/configs"
+	"webhook-gateway/providers"
 )
 
 // raw sends bytes to the public listener and returns the answer, once the gateway has ended it.
@@ -46,7 +47,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	one, _ := slackTown(r)
-	path := jobPath("slack", one.ID)
+	path := providers.JobPath("slack", one.ID)
 	const closes = "Host: x\r\nConnection: close\r\n\r\n"
 	for _, tt := range []struct {
 		name, send, answer, reason string
@@ -103,7 +104,7 @@ func TestRejectionsSayWhereTheyCameFrom(t *testing.T) {
 		}
 	})
 	one, _ := slackTown(r)
-	path := jobPath("slack", one.ID)
+	path := providers.JobPath("slack", one.ID)
 	from := http.Header{"X-Forwarded-For": {"203.0.113.9, 198.51.100.7, 10.1.2.3"}}
 	r.post(path+"?token=sesame", []byte(slackEvent("T1", "Ev1", "hi")), from)
 	r.post("/no/such%1b%5b31m/"+strings.Repeat("é", 200)+"?token=sesame", nil, from)

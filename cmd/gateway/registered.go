@@ -16,6 +16,7 @@ import (
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 // registry finds sources and jobs, with their secrets, in a gateway's database.
@@ -156,7 +157,7 @@ func (r *registry) find(ctx context.Context, list []*capture.Capture) (capture.P
 			continue
 		}
 		sources[m.Provider+" "+m.Name] = s
-		all[capture.PlaceKey(m.Provider, "source", m.Name)] = found{path: sourcePath(m.Provider, s.Name), ring: s.Keyring, of: s}
+		all[capture.PlaceKey(m.Provider, "source", m.Name)] = found{path: providers.SourcePath(m.Provider, s.Name), ring: s.Keyring, of: s}
 	}
 	for _, m := range cast.Jobs {
 		f := found{}
@@ -169,7 +170,7 @@ func (r *registry) find(ctx context.Context, list []*capture.Capture) (capture.P
 			missing = append(missing, err)
 			continue
 		}
-		f.path, f.ring = jobPath(m.Provider, f.job.ID), f.job.Keyring
+		f.path, f.ring = providers.JobPath(m.Provider, f.job.ID), f.job.Keyring
 		if s, ok := r.directory.SourceByID(f.job.SourceID); ok {
 			f.of = s
 		}

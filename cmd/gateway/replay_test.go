@@ -16,6 +16,7 @@ import (
 
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 	"webhook-gateway/test/replay"
 )
 
@@ -271,7 +272,7 @@ func TestSignPrintsWhatAGatewayTakes(t *testing.T) {
 	body := slackEvent("T1", "Ev1", "a\nb") + "\n\n"
 	for _, tt := range []struct{ args, path, body string }{
 		{"--provider slack --source main", "/webhooks/slack/sources/main", body},
-		{"--provider slack --job " + one.ID.String(), jobPath("slack", one.ID), body},
+		{"--provider slack --job " + one.ID.String(), providers.JobPath("slack", one.ID), body},
 		{"--provider nylas --source main", "/webhooks/nylas/sources/main", nylasMessage("G1", "n1", 1)},
 	} {
 		args := append([]string{"sign"}, strings.Fields(tt.args)...)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 // place is a gateway's database, and how to reach the gateway.
@@ -83,7 +84,7 @@ func (p *place) holder(ctx context.Context, provider, source, job string) (holde
 	if !ok {
 		return holder{}, fmt.Errorf("%s has no source %q; see them with: gateway sources list", provider, source)
 	}
-	h := holder{path: sourcePath(provider, source), named: named{}}
+	h := holder{path: providers.SourcePath(provider, source), named: named{}}
 	h.name(s.Pins)
 	// Every tenant's, the newest job first: a body names one of each kind.
 	list, err := jobs.NewStore(p.pool, nil).ListJobs(ctx, jobs.JobFilter{Provider: provider, Source: source})
@@ -105,7 +106,7 @@ func jobHolder(directory *jobs.Directory, provider, text string) (holder, error)
 	if !ok {
 		return holder{}, fmt.Errorf("%s has no job %s; see them with: gateway jobs list", provider, id)
 	}
-	h := holder{path: jobPath(provider, id), named: named{}}
+	h := holder{path: providers.JobPath(provider, id), named: named{}}
 	h.name(j.Pins)
 	ring := j.Keyring
 	if j.SourceID != uuid.Nil {

@@ -24,6 +24,7 @@ import (
 	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/connections"
 	"webhook-gateway/internal/inbox"
 	"webhook-gateway/internal/logsink"
 	"webhook-gateway/internal/pg"
@@ -115,7 +116,7 @@ type gateway struct {
 	recorder  *capture.Recorder // nil: nothing is captured
 	admin     *admin
 
-	connections *connections
+	connections *connections.Limit
 	partitions  *inbox.Partitions
 	check       func(context.Context) error // of the database, at the start; nil: none
 	fsyncOff    prometheus.Gauge
@@ -165,7 +166,7 @@ func newGateway(b base) (*gateway, error) {
 	return &gateway{
 		base: b, receiver: receiver, directory: directory, inbox: box, sweeper: sweeper, recorder: recorder,
 		admin: newAdmin(b.cfg, b.reg, directory), partitions: partitions, fsyncOff: newFsyncOff(b.reg),
-		connections: newConnections(fitFiles(b.cfg.MaxConnections, b.log), receiver.Shed, b.reg),
+		connections: connections.New(connections.FitFiles(b.cfg.MaxConnections, b.log), receiver.Shed, b.reg),
 	}, nil
 }
 
@@ -182,7 +183,7 @@ func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
 		return err
 	}
 	door := g.publicServer()
-	public = limited{public, g.connections}
+	public = g.connections.Listener(public)
 	defer door.Close()
 	adminServer := &http.Server{Handler: g.admin, ReadHeaderTimeout: 5 * time.Second}
 	defer adminServer.Close()
@@ -247,7 +248,7 @@ func (g *gateway) publicServer() *http.Server {
 		WriteTimeout:      g.cfg.ReadTimeout + g.cfg.SettleTimeout + 10*time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10, // the server reads 4 KiB more
-		ConnState:         g.connections.follow,
+		ConnState:         g.connections.Follow,
 		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
 	}
 }

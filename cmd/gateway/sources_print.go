@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 // sourceJSON is a source as --json prints it.
@@ -24,11 +25,9 @@ type sourceJSON struct {
 	CreatedAt     time.Time         `json:"created_at"`
 }
 
-func sourcePath(provider, name string) string { return "/webhooks/" + provider + "/sources/" + name }
-
 func sourceOut(s jobs.StoredSource) sourceJSON {
 	return sourceJSON{
-		ID: s.ID, Name: s.Name, Provider: s.Provider, Path: sourcePath(s.Provider, s.Name),
+		ID: s.ID, Name: s.Name, Provider: s.Provider, Path: providers.SourcePath(s.Provider, s.Name),
 		Refs: refsOf(s.Pins), HasSecret: s.Secrets > 0, Secrets: s.Secrets, RotatingUntil: s.RotatingUntil,
 		ActiveJobs: s.ActiveJobs, CreatedAt: s.CreatedAt,
 	}
@@ -49,7 +48,7 @@ func printSources(cmd *cobra.Command, list []jobs.StoredSource, asJSON bool) err
 	w := newTable(cmd.OutOrStdout())
 	w.row("PROVIDER", "NAME", "PATH", "SECRETS", "JOBS", "REFS", "ID")
 	for _, s := range list {
-		w.row(s.Provider, s.Name, sourcePath(s.Provider, s.Name), s.Secrets, s.ActiveJobs, refsText(s.Pins), s.ID)
+		w.row(s.Provider, s.Name, providers.SourcePath(s.Provider, s.Name), s.Secrets, s.ActiveJobs, refsText(s.Pins), s.ID)
 	}
 	return w.flush()
 }
@@ -59,7 +58,7 @@ func printSource(cmd *cobra.Command, s jobs.StoredSource, asJSON bool) error {
 		return printJSON(cmd, sourceOut(s))
 	}
 	w := newTable(cmd.OutOrStdout())
-	w.pairs("source", s.Name, "provider", s.Provider, "id", s.ID, "path", sourcePath(s.Provider, s.Name),
+	w.pairs("source", s.Name, "provider", s.Provider, "id", s.ID, "path", providers.SourcePath(s.Provider, s.Name),
 		"refs", refsText(s.Pins), "active jobs", s.ActiveJobs)
 	printSecrets(w, s.Secrets, s.RotatingUntil)
 	w.row("created", s.CreatedAt.Format(time.RFC3339))

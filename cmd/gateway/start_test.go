@@ -20,6 +20,7 @@ import (
 	"webhook-gateway/configs"
 	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 // serving is serve in this process, on a database of the test's choice.
@@ -259,7 +260,7 @@ func TestReadyzWhileServerIsReadOnly(t *testing.T) {
 	server := pgtest.NewServer(t, pgtest.Options{})
 	r := startGatewayOn(t, server.URL(pgtest.Database), func(c *configs.Config) { c.SettleTimeout = 500 * time.Millisecond })
 	one, _ := slackTown(r)
-	path := jobPath("slack", one.ID)
+	path := providers.JobPath("slack", one.ID)
 	wait := func(status int, text string) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); ; {

@@ -19,6 +19,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
+	"webhook-gateway/internal/connections"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 )
@@ -62,7 +63,7 @@ func onPipe(t *testing.T, open bool, client func(net.Conn)) {
 		g.receiver = providers.NewReceiver(vendors, gate, providers.Limits{
 			Body: 1 << 20, BodyBudget: 1 << 20, Read: g.cfg.ReadTimeout, Settle: g.cfg.SettleTimeout,
 		}, providers.Deps{Registerer: prometheus.NewRegistry(), Log: log})
-		g.connections = newConnections(64, g.receiver.Shed, prometheus.NewRegistry())
+		g.connections = connections.New(64, g.receiver.Shed, prometheus.NewRegistry())
 		g.open.Store(open)
 		server, listener := g.publicServer(), &pipes{conns: make(chan net.Conn)}
 		done := make(chan error)

@@ -39,6 +39,7 @@ var mayImport = map[string][]string{
 	"internal/capture":            {"drops", "jobs", "providers", "internal/files", "internal/safetext", "internal/scrub"},
 	"internal/scrub":              {"internal/form"},
 	"internal/doctor":             {"internal/capture", "internal/form", "providers"},
+	"internal/connections":        {},
 	"internal/files":              {},
 	"internal/logsink":            {},
 	"internal/safetext":           {},

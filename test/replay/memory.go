@@ -131,13 +131,13 @@ func (m *Memory) addSource(t testing.TB, s capture.CastMember) {
 	text := secretOf(s)
 	source.Keyring.Secrets = append(source.Keyring.Secrets, secret(t, text))
 	m.holdings.sources = append(m.holdings.sources, source)
-	m.places[capture.PlaceKey(s.Provider, "source", s.Name)] = Place{Path: sourcePath(s.Provider, s.Name), Secret: text}
+	m.places[capture.PlaceKey(s.Provider, "source", s.Name)] = Place{Path: providers.SourcePath(s.Provider, s.Name), Secret: text}
 }
 
 func (m *Memory) addJob(t testing.TB, j capture.CastMember) {
 	t.Helper()
 	job := &jobs.Job{ID: uuid.New(), Organization: uuid.New(), Provider: j.Provider, Pins: identities(j.Pins), Fallback: j.Fallback}
-	place := Place{Path: jobPath(j.Provider, job.ID)}
+	place := Place{Path: providers.JobPath(j.Provider, job.ID)}
 	if j.Source != "" {
 		source, _ := m.holdings.Source(j.Provider, j.Source)
 		job.SourceID = source.ID

@@ -41,7 +41,7 @@ func Register(t testing.TB, store *jobs.Store, list []*Capture, name string) Tow
 		}
 		secrets[s.Provider+s.Name] = text
 		town.Sources = append(town.Sources, added.ID)
-		town.Places[capture.PlaceKey(s.Provider, "source", s.Name)] = Place{Path: sourcePath(s.Provider, called(s.Name)), Secret: text}
+		town.Places[capture.PlaceKey(s.Provider, "source", s.Name)] = Place{Path: providers.SourcePath(s.Provider, called(s.Name)), Secret: text}
 	}
 	for _, j := range cast.Jobs {
 		n := jobs.NewJob{Provider: j.Provider, Organization: town.Organization, Pins: identities(j.Pins), Fallback: j.Fallback}
@@ -57,7 +57,7 @@ func Register(t testing.TB, store *jobs.Store, list []*Capture, name string) Tow
 			t.Fatal(err)
 		}
 		town.Jobs = append(town.Jobs, added.ID)
-		town.Places[capture.PlaceKey(j.Provider, "job", j.Name)] = Place{Path: jobPath(j.Provider, added.ID), Secret: text}
+		town.Places[capture.PlaceKey(j.Provider, "job", j.Name)] = Place{Path: providers.JobPath(j.Provider, added.ID), Secret: text}
 	}
 	return town
 }
@@ -86,11 +86,6 @@ func identities(pins map[string]string) []jobs.Identity {
 	}
 	slices.SortFunc(list, func(a, b jobs.Identity) int { return strings.Compare(a.Name, b.Name) })
 	return list
-}
-
-func sourcePath(provider, name string) string { return "/webhooks/" + provider + "/sources/" + name }
-func jobPath(provider string, id uuid.UUID) string {
-	return "/webhooks/" + provider + "/" + id.String()
 }
 
 func vendor(name string) providers.Provider {

@@ -15,10 +15,10 @@ import (
 
 const bankTimeout = 15 * time.Second
 
-// bank is a client of the bank, which takes a reference with each refund and finds refunds by it.
+// bank is a client of the bank. The bank takes a reference with each refund, and finds refunds by it.
 type bank struct{ url string }
 
-// pay asks for a refund. Its error says what is known of it.
+// pay asks for a refund. Its error says what is known about the refund.
 func (b bank) pay(ctx context.Context, reference string, o order) (receipt, error) {
 	body, err := json.Marshal(o)
 	if err != nil {
@@ -29,7 +29,7 @@ func (b bank) pay(ctx context.Context, reference string, o order) (receipt, erro
 	case err != nil:
 		return receipt{}, err // unknown: the request may have reached the bank
 	case status == http.StatusTooManyRequests:
-		return receipt{}, idempotency.NoEffect(errors.New("the bank is busy")) // certainly not done: come again
+		return receipt{}, idempotency.NoEffect(errors.New("the bank is busy")) // certainly not done: retry
 	case status == http.StatusUnprocessableEntity:
 		return receipt{}, &idempotency.Failure{Code: "declined", Message: "the bank declines it"} // an answer
 	case status != http.StatusOK:
@@ -38,7 +38,7 @@ func (b bank) pay(ctx context.Context, reference string, o order) (receipt, erro
 	return r, nil
 }
 
-// find looks for a refund that was asked for earlier.
+// find looks up an earlier refund.
 func (b bank) find(ctx context.Context, reference string) (receipt, bool, error) {
 	r, status, err := b.ask(ctx, http.MethodGet, reference, nil)
 	switch {

@@ -1,4 +1,4 @@
-// Command refunds makes one tool call, which survives kill -9. "refunds bank" is a bank to try it on.
+// Command refunds makes one tool call, which survives kill -9. "refunds bank" runs a pretend bank to call.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// call is step 3 of job_17, as an orchestrator would have it done.
+// call runs step 3 of job_17, as an orchestrator would.
 func call(ctx context.Context) error {
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))
 	if err != nil {
@@ -41,19 +41,19 @@ func call(ctx context.Context) error {
 	t := tool{keys: keys, bank: bank{os.Getenv("BANK_URL")}, organization: uuid.MustParse("0192c1f0-0000-7000-8000-00000000000a")}
 	result, err := t.refund(ctx, "job_17", 3, order{Payment: "pay_1", Cents: 1999})
 	if after, ok := idempotency.Retryable(err); ok {
-		return fmt.Errorf("come again in %s: %w", after.Round(time.Second), err)
+		return fmt.Errorf("retry in %s: %w", after.Round(time.Second), err)
 	}
 	if err != nil {
 		return err
 	}
 	if result.Unrecorded != nil {
-		return fmt.Errorf("%s is done, and a later call will not know it: %w", result.Value.Refund, result.Unrecorded)
+		return fmt.Errorf("%s is done, but not recorded: %w", result.Value.Refund, result.Unrecorded)
 	}
 	fmt.Printf("%s, replayed: %t\n", result.Value.Refund, result.Replayed)
 	return nil
 }
 
-// runBank serves the bank to try it on.
+// runBank serves the pretend bank.
 func runBank(context.Context) error {
 	f := flag.NewFlagSet("bank", flag.ExitOnError)
 	listen := f.String("listen", "127.0.0.1:8090", "host and port; port 0 takes a free one")

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// pretendBank stands in for a bank. It takes no idempotency keys: every POST pays. It pays at once, and then takes its
-// time to answer.
+// pretendBank stands in for a bank. It takes no idempotency keys: every POST pays. It pays at once and answers late.
 type pretendBank struct {
 	slow time.Duration
 	log  io.Writer
@@ -61,7 +60,7 @@ func (b *pretendBank) find(reference string) (receipt, bool) {
 	return r, ok
 }
 
-// handler is the bank at its paths.
+// handler routes the bank's paths.
 func (b *pretendBank) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/refunds/{reference}", b)

@@ -10,10 +10,10 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// lease is the bank's time-out and a margin.
+// lease is the bank's timeout plus a margin.
 const lease = bankTimeout + 5*time.Second
 
-// order is what a refund is asked for with.
+// order is the input of a refund.
 type order struct {
 	Payment string `json:"payment"`
 	Cents   int    `json:"cents"`
@@ -24,14 +24,14 @@ type receipt struct {
 	Refund string `json:"refund"`
 }
 
-// tool is what its calls share.
+// tool holds what all calls share.
 type tool struct {
 	keys         *idempotency.Service
 	bank         bank
 	organization uuid.UUID
 }
 
-// refund pays an order back, once for each step of a job however often it is called.
+// refund pays an order back, once per step of a job, however often it is called.
 func (t *tool) refund(ctx context.Context, job string, step int64, o order) (idempotency.Result[receipt], error) {
 	key, err := idempotency.ToolKey(job, step, "refund")
 	if err != nil {

@@ -33,7 +33,7 @@ func (b *pretendBank) payments() int {
 	return b.paid
 }
 
-func TestRefundIsMadeOnce(t *testing.T) {
+func TestRefundOnce(t *testing.T) {
 	tool, bank, _ := setup(t)
 	for call := range 3 {
 		got, err := tool.refund(t.Context(), "job_17", 3, order{"pay_1", 1999})
@@ -49,7 +49,7 @@ func TestRefundIsMadeOnce(t *testing.T) {
 	}
 }
 
-// dies is a log whose writer does not live on.
+// dies is a log whose first line kills the writer.
 type dies func()
 
 func (d dies) Write(line []byte) (int, error) {
@@ -57,8 +57,8 @@ func (d dies) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func TestTheNextWorkerAsksTheBank(t *testing.T) {
-	for name, paid := range map[string]bool{"it has paid": true, "it has not": false} {
+func TestNextWorkerAsksBank(t *testing.T) {
+	for name, paid := range map[string]bool{"paid": true, "not paid": false} {
 		t.Run(name, func(t *testing.T) {
 			tool, bank, pool := setup(t)
 			dying, die := context.WithCancel(t.Context())
@@ -67,10 +67,10 @@ func TestTheNextWorkerAsksTheBank(t *testing.T) {
 			if paid {
 				bank.slow, bank.log = time.Hour, dies(die)
 			} else {
-				tool.bank.url = "http://127.0.0.1:1" // the call does not get there
+				tool.bank.url = "http://127.0.0.1:1" // the call does not reach the bank
 			}
 			if _, err := tool.refund(dying, "job_17", 3, order{"pay_1", 1999}); err == nil {
-				t.Fatal("the first worker has its answer")
+				t.Fatal("the first worker got an answer")
 			}
 			tool.bank.url = url
 			if _, err := tool.refund(t.Context(), "job_17", 3, order{"pay_1", 1999}); !errors.Is(err, idempotency.ErrInFlight) {

@@ -161,7 +161,7 @@ func TestTheTutorialsToolSurvivesKill9(t *testing.T) {
 	if s, ok := worker.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
 		t.Fatalf("the worker ended by itself: %s", worker.ProcessState)
 	}
-	if out := p.call(1); !strings.Contains(out, "come again in") {
+	if out := p.call(1); !strings.Contains(out, "retry in") {
 		t.Errorf("while its lease lives: %s", out)
 	}
 	idempotencytest.Pass(t, p.open(), time.Minute)

@@ -45,11 +45,13 @@ type Cursor struct {
 // Cursor returns the place of the drop in a list: what comes after it is next.
 func (k *Kept) Cursor() Cursor { return Cursor{StoredAt: k.StoredAt, ID: k.ID} }
 
+// columns are those of a drop without its request.
+const columns = `id, reason, detail, provider, organization_id, job_id, verified_by, verifier_id, path_job, path_source,
+       request_id, request_seed, position, delivery_key, event_type, request_hash, count, received_at, stored_at`
+
 // The bounds on stored_at alone are what the index is for. A row comparison gives it one too.
 const listSQL = `
-SELECT id, reason, detail, provider, organization_id, job_id, verified_by, verifier_id, path_job, path_source,
-       request_id, request_seed, position, delivery_key, event_type, request_hash, count, received_at, stored_at,
-       NULL::text, NULL::text, NULL::text, NULL::bytea
+SELECT ` + columns + `, NULL::text, NULL::text, NULL::text, NULL::bytea
   FROM agent.webhook_drops
  WHERE stored_at >= coalesce($1, '-infinity'::timestamptz)
    AND (stored_at, id) < (coalesce($2, 'infinity'::timestamptz), $3)
@@ -80,10 +82,7 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Kept, error) {
 // A row without the body takes it from the row of its request that carries it. All of a request's rows say
 // the same of its headers and types, so they come from there too where the row has none of its own.
 const findSQL = `
-SELECT d.id, d.reason, d.detail, d.provider, d.organization_id, d.job_id, d.verified_by, d.verifier_id,
-       d.path_job, d.path_source, d.request_id, d.request_seed, d.position, d.delivery_key, d.event_type,
-       d.request_hash, d.count, d.received_at, d.stored_at,
-       r.headers::text, r.content_type, r.content_encoding, r.body
+SELECT ` + columns + `, r.headers::text, r.content_type, r.content_encoding, r.body
   FROM agent.webhook_drops d
   LEFT JOIN LATERAL (
        SELECT headers, content_type, content_encoding, body
@@ -110,7 +109,67 @@ func (s *Store) Find(ctx context.Context, id uuid.UUID) (Kept, error) {
 	return kept, nil
 }
 
-// scan reads a row of listSQL or findSQL.
+// An id begins with the time of receipt, so a bound on it keeps the primary key from reading older drops.
+const bodiesSQL = `
+SELECT ` + columns + `, headers::text, content_type, content_encoding, body
+  FROM agent.webhook_drops
+ WHERE id >= $1 AND provider = $2 AND body = ANY ($3)
+ ORDER BY id`
+
+// FindBodies returns the drops whose row holds one of the bodies, byte for byte, with their requests, by id. Of several
+// drops of one request only one holds it. It reads no drop with an id below from: feed.FirstID makes that of a time.
+func (s *Store) FindBodies(ctx context.Context, from uuid.UUID, provider string, bodies [][]byte) ([]Kept, error) {
+	rows, err := s.pool.Query(ctx, bodiesSQL, from, provider, bodies)
+	if err != nil {
+		return nil, fmt.Errorf("find drops by body: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, scan)
+	if err != nil {
+		return nil, fmt.Errorf("find drops by body: %w", err)
+	}
+	return list, nil
+}
+
+const countBodySQL = `
+SELECT reason, sum(count)::integer
+  FROM agent.webhook_drops
+ WHERE id >= $1 AND provider = $2
+   AND request_id IN (SELECT request_id FROM agent.webhook_drops WHERE id >= $1 AND provider = $2 AND body = $3)
+ GROUP BY reason`
+
+// CountBody counts, by reason, all drops of the requests that have this body, those too that share a row (Kept.Count).
+// It reads no drop with an id below from, as FindBodies.
+func (s *Store) CountBody(ctx context.Context, from uuid.UUID, provider string, body []byte) (map[Reason]int, error) {
+	counts := make(map[Reason]int)
+	rows, err := s.pool.Query(ctx, countBodySQL, from, provider, body)
+	if err == nil {
+		var reason Reason
+		var n int
+		_, err = pgx.ForEachRow(rows, []any{&reason, &n}, func() error { counts[reason] = n; return nil })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("count drops by body: %w", err)
+	}
+	return counts, nil
+}
+
+// RequestReasons returns why deliveries of a request were dropped, by their position in it. A position that is missing
+// was kept, was a duplicate, or is no longer known.
+func (s *Store) RequestReasons(ctx context.Context, request uuid.UUID) (map[int]Reason, error) {
+	reasons := make(map[int]Reason)
+	rows, err := s.pool.Query(ctx, `SELECT position, reason FROM agent.webhook_drops WHERE request_id = $1`, request)
+	if err == nil {
+		var position int
+		var reason Reason
+		_, err = pgx.ForEachRow(rows, []any{&position, &reason}, func() error { reasons[position] = reason; return nil })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list reasons of a request: %w", err)
+	}
+	return reasons, nil
+}
+
+// scan reads the columns, and those of the request.
 func scan(row pgx.CollectableRow) (Kept, error) {
 	var (
 		k                                          Kept

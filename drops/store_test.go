@@ -115,6 +115,43 @@ func TestListRefusesALimitOutOfBounds(t *testing.T) {
 	}
 }
 
+func TestFindByBody(t *testing.T) {
+	t.Parallel()
+	pool := devdb.Pool(t)
+	batch := request(3) // the first holds the body
+	batch[2].Reason = Malformed
+	one, old, nylas := aDrop(), aDrop(), aDrop()
+	one.Body, old.Body, nylas.Body, nylas.Provider = batch[0].Body, batch[0].Body, batch[0].Body, "nylas"
+	old.ID = uuid.MustParse("019c3f2b-0000-7000-8000-000000000000")
+	keep(t, pool, batch...)
+	keep(t, pool, one, old, nylas, aDrop())
+	store, from := NewStore(pool), uuid.MustParse("019c3f2b-0001-7000-8000-000000000000")
+
+	found, err := store.FindBodies(t.Context(), from, "slack", [][]byte{batch[0].Body, []byte("other")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, k := range found {
+		got = append(got, k.ID.String()+" "+string(k.Body)+k.Headers+k.ContentType)
+	}
+	var want []string
+	for _, k := range []Kept{batch[0], one} {
+		want = append(want, k.ID.String()+" "+string(k.Body)+k.Headers+k.ContentType)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("FindBodies (-want +got):\n%s", diff)
+	}
+	counts, err := store.CountBody(t.Context(), from, "slack", batch[0].Body)
+	if diff := cmp.Diff(map[Reason]int{JobMismatch: 3 * 4, Malformed: 4}, counts); diff != "" || err != nil {
+		t.Errorf("CountBody: %v (-want +got):\n%s", err, diff)
+	}
+	reasons, err := store.RequestReasons(t.Context(), batch[0].RequestID)
+	if diff := cmp.Diff(map[int]Reason{0: JobMismatch, 1: JobMismatch, 2: Malformed}, reasons); diff != "" || err != nil {
+		t.Errorf("RequestReasons: %v (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestFindOfAnUnknownDrop(t *testing.T) {
 	t.Parallel()
 	if _, err := NewStore(pgtest.Pool(t)).Find(t.Context(), uuid.New()); !errors.Is(err, ErrNotFound) {
@@ -158,6 +195,21 @@ func TestFindReadsItsRequestByIndex(t *testing.T) {
 	plan := explain(t, pool, findSQL, row.ID)
 	if !uses(plan, "webhook_drops_request") || plan.buffers() > 20 {
 		t.Errorf("one of 20,000 rows is found in %d buffers:\n%s", plan.buffers(), plan)
+	}
+}
+
+func TestByBodyReadsNewDropsOnly(t *testing.T) {
+	t.Parallel()
+	pool := devdb.Pool(t)
+	fill(t, pool, 20_000)
+	from := uuid.Max // younger than every row
+	for sql, args := range map[string][]any{
+		bodiesSQL:    {from, "slack", [][]byte{[]byte("{}")}},
+		countBodySQL: {from, "slack", []byte("{}")},
+	} {
+		if plan := explain(t, pool, sql, args...); !uses(plan, "webhook_drops_pkey") || plan.buffers() > 20 {
+			t.Errorf("reads %d buffers:\n%s", plan.buffers(), plan)
+		}
 	}
 }
 

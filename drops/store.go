@@ -14,6 +14,9 @@ import (
 // ErrNotFound says that no drop has the id: it never had a row, or its row was swept.
 var ErrNotFound = errors.New("no such drop")
 
+// ErrNotKept says that a drop has no request: beyond a bound only the row is kept, without headers and body.
+var ErrNotKept = errors.New("the request was not kept: more than 100 drops of its source or job and reason that minute")
+
 // Store reads and sweeps the kept drops. It is safe for concurrent use.
 type Store struct {
 	pool *pgxpool.Pool

@@ -41,6 +41,16 @@ func Inflate(encoding string, body []byte, limit int64) (plain []byte, codings s
 	return body, strings.Join(undone, ", "), nil
 }
 
+// Readable returns a body for people: without its content encoding, or as it came where that cannot be undone. whole
+// is false for more than limit bytes, of which it returns one more at least.
+func Readable(encoding string, wire []byte, limit int) (body []byte, whole bool) {
+	body, _, err := Inflate(encoding, wire, int64(limit))
+	if err != nil && !TooLarge(err) {
+		body = wire
+	}
+	return body, len(body) <= limit
+}
+
 // gzipLayers reads the value of Content-Encoding, which is a list. A name that is no coding at all, as of a
 // charset, changes nothing.
 func gzipLayers(encoding string) (layers int, err error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"webhook-gateway/drops"
+	"webhook-gateway/internal/clash"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers/nylas"
 )
@@ -18,7 +19,7 @@ import (
 func (r *running) clashOf() (got struct {
 	DeliveryID  *string `json:"delivery_id"`
 	Note        *string
-	Differences []difference
+	Differences []clash.Difference
 	Differ      int
 }) {
 	r.t.Helper()
@@ -33,7 +34,7 @@ func (r *running) clashOf() (got struct {
 
 func ref(text string) *string { return &text }
 
-func TestAMismatchIsShownBesideTheDeliveryItClashedWith(t *testing.T) {
+func TestDropsShowClash(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	nylasTown(r)
@@ -42,7 +43,7 @@ func TestAMismatchIsShownBesideTheDeliveryItClashedWith(t *testing.T) {
 	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, first))
 	r.ack(r.post("/webhooks/nylas/sources/main", second, nylas.Sign(nylasSecret, second), http.Header{"Content-Encoding": {"gzip"}}))
 
-	want := []difference{
+	want := []clash.Difference{
 		{Path: "data.object.object", Inbox: ref(`"message"`)},
 		{Path: "data.object.subject", Inbox: ref(`"Hello"`), Dropped: ref(`"Bye"`)},
 		{Path: "data.object.unread", Dropped: ref(`true`)},
@@ -80,7 +81,7 @@ func TestAMismatchIsShownBesideTheDeliveryItClashedWith(t *testing.T) {
 	}
 }
 
-func TestAMismatchInABatchIsComparedByItsElement(t *testing.T) {
+func TestDropsShowClashInABatch(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	r.addSource("nylas", "main", nylasSecret)
@@ -91,78 +92,7 @@ func TestAMismatchInABatchIsComparedByItsElement(t *testing.T) {
 	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, batch(``)))
 	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, batch(`,"attributes":{}`)))
 	got := r.clashOf()
-	if diff := cmp.Diff([]difference{{Path: "object_data.attributes", Dropped: ref("{}")}}, got.Differences); diff != "" {
+	if diff := cmp.Diff([]clash.Difference{{Path: "object_data.attributes", Dropped: ref("{}")}}, got.Differences); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestAMismatchOfASlackFormIsComparedByItsPayload(t *testing.T) {
-	t.Parallel()
-	inbox := `payload=%7B%22type%22%3A%22block_actions%22%2C%22trigger_id%22%3A%221.2%22%7D&a=1`
-	dropped := `a=2&payload=%7B%22type%22%3A%22block_actions%22%2C%22trigger_id%22%3A%223.4%22%7D`
-	got, n := differences([]byte(inbox), []byte(dropped), 10)
-	want := []difference{
-		{Path: "a", Inbox: ref("1"), Dropped: ref("2")},
-		{Path: "payload.trigger_id", Inbox: ref(`"1.2"`), Dropped: ref(`"3.4"`)},
-	}
-	if diff := cmp.Diff(want, got); diff != "" || n != 2 {
-		t.Errorf("%d differ (-want +got):\n%s", n, diff)
-	}
-}
-
-func TestDifferencesAreBoundedAndExact(t *testing.T) {
-	t.Parallel()
-	long := `"` + strings.Repeat("é", 400) + `"`
-	for name, tc := range map[string]struct {
-		inbox, dropped string
-		want           []difference
-		all            int
-	}{
-		"alike":                {`{"a":1,"b":[]}`, `{"b":[],"a":1}`, nil, 0},
-		"a number as written":  {`{"a":1.0}`, `{"a":1.00}`, []difference{{"a", ref("1.0"), ref("1.00")}}, 1},
-		"a large number":       {`[12345678901234567890]`, `[12345678901234567891]`, []difference{{"[0]", ref("12345678901234567890"), ref("12345678901234567891")}}, 1},
-		"more than are listed": {`[1,2,3]`, `[4,5,6]`, []difference{{"[0]", ref("1"), ref("4")}, {"[1]", ref("2"), ref("5")}}, 3},
-		"a long text":          {long, `""`, []difference{{"", ref(`"` + strings.Repeat("é", 299) + "…"), ref(`""`)}}, 1},
-		"a name with a dot":    {`{"a.b":1}`, `{"a":{"b":1}}`, []difference{{`["a.b"]`, ref("1"), nil}, {"a.b", nil, ref("1")}}, 2},
-		"a text and a number":  {`{"a":"1"}`, `{"a":1}`, []difference{{"a", ref(`"1"`), ref("1")}}, 1},
-		"no JSON":              {"a\n", "b\n", []difference{{"(the whole body)", ref("a\n"), ref("b\n")}}, 1},
-	} {
-		got, all := differences([]byte(tc.inbox), []byte(tc.dropped), 2)
-		if diff := cmp.Diff(tc.want, got); diff != "" || all != tc.all {
-			t.Errorf("%s: %d differ, want %d (-want +got):\n%s", name, all, tc.all, diff)
-		}
-	}
-}
-
-func TestABodyOfTooManyValuesIsNotCompared(t *testing.T) {
-	t.Parallel()
-	const note = "one of the two has too many values to be compared"
-	many := []byte("[" + strings.Repeat("[],", maxValues/2) + "0]")
-	dropped := sampleDrop()
-	dropped.Body = many
-	for name, tt := range map[string]struct {
-		dropped drops.Kept
-		inbox   []byte
-	}{
-		"dropped":            {dropped, []byte(`{"a":1}`)},
-		"in the inbox":       {sampleDrop(), many},
-		"a form's fields":    {sampleDrop(), []byte(strings.Repeat("a=1&", maxValues))},
-		"JSON in a form":     {sampleDrop(), []byte("payload=" + strings.Repeat("%5b%5D%2C", maxValues/2))},
-		"gzip, in the inbox": {sampleDrop(), zipped(t, string(many))},
-	} {
-		row := inboxRow{Body: tt.inbox}
-		if name == "gzip, in the inbox" {
-			row.ContentEncoding = "gzip"
-		}
-		var c clash
-		c.compare(tt.dropped, row)
-		if c.note != note || c.differ != 0 {
-			t.Errorf("%s: %q, %d differ", name, c.note, c.differ)
-		}
-	}
-	var c clash
-	c.compare(sampleDrop(), inboxRow{Body: many[:len(many)/3]}) // no JSON, but not too much of it
-	if c.note == note {
-		t.Error("a body of fewer values is not compared")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/drops"
+	"webhook-gateway/internal/clash"
 	"webhook-gateway/internal/pg"
 )
 
@@ -114,7 +115,7 @@ differs from the delivery that the key was claimed for; of every drop, each time
 				case !rawBody:
 					return printDrop(cmd.OutOrStdout(), d)
 				case d.Body == nil:
-					return fmt.Errorf("show body: %s", bodyNotKept)
+					return fmt.Errorf("show body: %w", drops.ErrNotKept)
 				}
 				_, err = forBytes(cmd.OutOrStdout()).Write(d.Body)
 				return err
@@ -142,7 +143,7 @@ func findShown(ctx context.Context, pool *pgxpool.Pool, id uuid.UUID) (shown, er
 	}
 	d := shown{Kept: kept, redrives: redrives[id]}
 	if kept.Reason == drops.HashMismatch {
-		d.clash, err = findClash(ctx, pool, kept)
+		d.clash, err = clash.Find(ctx, pool, vendorsByName()[kept.Provider], kept)
 	}
 	return d, err
 }

@@ -14,11 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/drops"
+	"webhook-gateway/internal/clash"
 	"webhook-gateway/internal/safetext"
 	"webhook-gateway/providers"
 )
-
-const bodyNotKept = "the request was not kept: more than 100 drops of its source or job and reason that minute"
 
 // How much of a body is shown to people. --body has all of it.
 const (
@@ -76,7 +75,7 @@ type dropShownJSON struct {
 	ContentEncoding *string         `json:"content_encoding"`
 	Body            []byte          `json:"body"`      // base64 of the bytes of the wire
 	BodyText        *string         `json:"body_text"` // inflated; null when it is no text, or larger than 1 MiB
-	Clash           *clashJSON      `json:"clash"`     // of a hash_mismatch: what it clashed with
+	Clash           *clash.Clash    `json:"clash"`     // of a hash_mismatch: what it clashed with
 }
 
 // listed is a list of drops, and what was done about them.
@@ -90,7 +89,7 @@ type listed struct {
 type shown struct {
 	drops.Kept
 	redrives []drops.Redrive
-	clash    *clash // of a hash_mismatch alone
+	clash    *clash.Clash // of a hash_mismatch alone
 }
 
 func dropOut(k drops.Kept, redrives []drops.Redrive) dropJSON {
@@ -108,7 +107,7 @@ func dropOut(k drops.Kept, redrives []drops.Redrive) dropJSON {
 
 func dropShownOut(d shown) dropShownJSON {
 	k := d.Kept
-	out := dropShownJSON{dropJSON: dropOut(k, d.redrives), Body: k.Body, Clash: d.clash.out()}
+	out := dropShownJSON{dropJSON: dropOut(k, d.redrives), Body: k.Body, Clash: d.clash}
 	if k.Body == nil {
 		return out
 	}
@@ -197,10 +196,10 @@ func printDrop(out io.Writer, d shown) error {
 		return err
 	}
 	if d.clash != nil {
-		d.clash.print(out)
+		printClash(out, d.clash)
 	}
 	if k.Body == nil {
-		_, err := fmt.Fprintln(out, "\n"+bodyNotKept)
+		_, err := fmt.Fprintf(out, "\n%s\n", drops.ErrNotKept)
 		return err
 	}
 	fmt.Fprintf(out, "\ncontent-type: %s\n", safetext.Line(k.ContentType))
@@ -212,6 +211,33 @@ func printDrop(out io.Writer, d shown) error {
 	}
 	fmt.Fprintf(out, "\nbody, %d bytes on the wire:\n\n", len(k.Body))
 	return printBody(out, k)
+}
+
+func printClash(out io.Writer, c *clash.Clash) {
+	if c.DeliveryID != nil {
+		fmt.Fprintf(out, "\nits key was claimed for delivery %s, received %s\n", c.DeliveryID, c.ReceivedAt.Format(time.RFC3339Nano))
+	}
+	if c.Note != nil {
+		fmt.Fprintln(out, *c.Note)
+	}
+	if c.Differ == 0 {
+		return
+	}
+	fmt.Fprintln(out, "what differs (- is in the inbox, + was dropped):")
+	side := func(mark string, text *string) {
+		if text == nil {
+			text = new("(absent)")
+		}
+		fmt.Fprintf(out, "    %s %s\n", mark, safetext.Line(*text))
+	}
+	for _, d := range c.Differences {
+		fmt.Fprintf(out, "  %s\n", safetext.Line(d.Path))
+		side("-", d.Inbox)
+		side("+", d.Dropped)
+	}
+	if more := c.Differ - len(c.Differences); more > 0 {
+		fmt.Fprintf(out, "  and %d more\n", more)
+	}
 }
 
 // drivenText is one time that a drop was driven again, in a line.
@@ -248,7 +274,7 @@ func printBody(out io.Writer, k drops.Kept) error {
 // inflated returns the body without its content encoding, up to maxShownText bytes, and whether that is all
 // of it. What cannot be inflated is returned as it came.
 func inflated(k drops.Kept) (body []byte, whole bool) {
-	body, whole = inflate(k.Body, k.ContentEncoding, maxShownText)
+	body, whole = providers.Readable(k.ContentEncoding, k.Body, maxShownText)
 	if whole {
 		return body, true
 	}
@@ -257,16 +283,6 @@ func inflated(k drops.Kept) (body []byte, whole bool) {
 		cut--
 	}
 	return body[:cut], false
-}
-
-// inflate returns a body without its content encoding; whole is false when it is longer than limit, of which
-// a byte more is returned then. What cannot be inflated is returned as it came.
-func inflate(wire []byte, encoding string, limit int) (body []byte, whole bool) {
-	body, _, err := providers.Inflate(encoding, wire, int64(limit))
-	if err != nil && !providers.TooLarge(err) {
-		body = wire
-	}
-	return body, len(body) <= limit
 }
 
 // isText reports whether the body may be written to a terminal as it is, but for the \r before a newline.

@@ -119,7 +119,7 @@ func (e *exporter) drop(ctx context.Context, id uuid.UUID) (*capture.Capture, er
 		return nil, err
 	}
 	if kept.Body == nil {
-		return nil, errors.New(bodyNotKept)
+		return nil, drops.ErrNotKept
 	}
 	p, ok := e.vendors[kept.Provider]
 	if !ok {

@@ -213,7 +213,7 @@ func (r *redriver) read(ctx context.Context, some []*keptRequest) error {
 			return err
 		}
 		if whole.Body == nil {
-			k.refuse(bodyNotKept)
+			k.refuse(drops.ErrNotKept.Error())
 			continue
 		}
 		if k.req, err = requestOf(whole); err != nil {

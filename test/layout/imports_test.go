@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"internal/dsn":                {},
 	"internal/pg":                 {"internal/dsn"},
 	"internal/capture":            {"drops", "jobs", "providers", "internal/files", "internal/safetext", "internal/scrub"},
+	"internal/clash":              {"drops", "feed", "idempotency", "internal/form", "providers"},
 	"internal/scrub":              {"internal/form"},
 	"internal/doctor":             {"internal/capture", "internal/form", "providers"},
 	"internal/connections":        {},

@@ -1,4 +1,4 @@
-package main
+package clash
 
 import (
 	"bytes"
@@ -14,10 +14,11 @@ import (
 	"webhook-gateway/internal/form"
 )
 
-// difference is a place at which two bodies differ.
-type difference struct {
-	Path    string  `json:"path"`  // like data.object.from[0].email
-	Inbox   *string `json:"inbox"` // as JSON, or a form's text; null: absent. Cut after 300 characters
+// Difference is a place at which two bodies differ. A side is JSON, or the text of a form's field, cut after 300
+// characters; nil: it has no such value.
+type Difference struct {
+	Path    string  `json:"path"` // like data.object.from[0].email
+	Inbox   *string `json:"inbox"`
 	Dropped *string `json:"dropped"`
 }
 
@@ -25,7 +26,7 @@ const maxValueShown = 300 // characters
 
 // differences compares two bodies, JSON or forms, value by value. It returns the first differences in the
 // order of their paths, and how many there are in all.
-func differences(inbox, dropped []byte, atMost int) (list []difference, all int) {
+func differences(inbox, dropped []byte, atMost int) (list []Difference, all int) {
 	a, b := leavesOf(inbox), leavesOf(dropped)
 	paths := make(map[string]bool, len(a)+len(b))
 	for _, side := range []map[string]string{a, b} {
@@ -42,7 +43,7 @@ func differences(inbox, dropped []byte, atMost int) (list []difference, all int)
 		if all++; all > atMost {
 			continue
 		}
-		d := difference{Path: path}
+		d := Difference{Path: path}
 		if inA {
 			d.Inbox = shortened(was)
 		}
@@ -61,7 +62,8 @@ func shortened(text string) *string {
 	return &text
 }
 
-// valuesIn is how many values a body can have at most, JSON or a form with JSON in its fields. It takes no memory.
+// valuesIn returns how many values a body can have at most, JSON or a form with JSON in its fields, without reading it
+// into memory.
 func valuesIn(body []byte) int {
 	n := 1
 	for _, before := range []string{",", "[", "{", "&", "%2C", "%2c", "%5B", "%5b", "%7B", "%7b"} {
@@ -70,7 +72,7 @@ func valuesIn(body []byte) int {
 	return n
 }
 
-// leavesOf takes a body apart: every value that holds no other, by its path.
+// leavesOf returns every value of a body that holds no other, by its path.
 func leavesOf(body []byte) map[string]string {
 	leaves := make(map[string]string)
 	if value, err := decode(body); err == nil {
@@ -138,12 +140,12 @@ func walk(leaves map[string]string, path string, value any) {
 		var out bytes.Buffer
 		enc := json.NewEncoder(&out)
 		enc.SetEscapeHTML(false)
-		_ = enc.Encode(v) // of a text, true, false or null: it cannot fail
+		_ = enc.Encode(v) // a string, true, false or null: it cannot fail
 		leaves[path] = string(bytes.TrimSuffix(out.Bytes(), []byte("\n")))
 	}
 }
 
-// plainName is a member's name that is read without quotes.
+// plainName matches a member's name that needs no quotes.
 var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
 func member(path, name string) string {

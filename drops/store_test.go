@@ -117,7 +117,7 @@ func TestListRefusesALimitOutOfBounds(t *testing.T) {
 
 func TestFindByBody(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	batch := request(3) // the first holds the body
 	batch[2].Reason = Malformed
 	one, old, nylas := aDrop(), aDrop(), aDrop()
@@ -200,7 +200,7 @@ func TestFindReadsItsRequestByIndex(t *testing.T) {
 
 func TestByBodyReadsNewDropsOnly(t *testing.T) {
 	t.Parallel()
-	pool := devdb.Pool(t)
+	pool := pgtest.Pool(t)
 	fill(t, pool, 20_000)
 	from := uuid.Max // younger than every row
 	for sql, args := range map[string][]any{

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"webhook-gateway/internal/sqlstate"
 )
 
 // What no call accepts. Nothing was sent to the database.
@@ -83,16 +85,13 @@ func passes(err error) bool {
 			return false
 		}
 	}
-	switch code := pgCode(err); {
-	case len(code) != 5:
-		return true // no answer came
-	default:
-		switch code[:2] {
-		case "08", "40", "53", "55", "57", "58", "XX":
-			return true
-		}
-		return code == "25006" // a server that takes no writes, for a while
+	switch sqlstate.Class(err) {
+	case "": // no answer came
+		return true
+	case "08", "40", "53", "55", "57", "58", "XX":
+		return true
 	}
+	return sqlstate.Of(err) == "25006" // a server that takes no writes, for a while
 }
 
 // InFlightError says that another worker holds a live lease on the key.
@@ -125,7 +124,7 @@ func explain(err error) error {
 	if errors.Is(err, ErrLockTimeout) || errors.Is(err, ErrIsolation) || errors.Is(err, ErrUnavailable) {
 		return err
 	}
-	switch pgCode(err) {
+	switch sqlstate.Of(err) {
 	case "55P03":
 		return fmt.Errorf("%w: %w", ErrLockTimeout, err)
 	case "40001":
@@ -140,24 +139,11 @@ func explain(err error) error {
 	return err
 }
 
-func pgCode(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.Code
-	}
-	return ""
-}
-
 // acknowledgementLost reports that the connection ended before the answer came: the statement may have
 // been committed or not.
 func acknowledgementLost(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, ErrIsolation) {
 		return false
 	}
-	switch code := pgCode(err); {
-	case code == "":
-		return true
-	default:
-		return len(code) == 5 && (code[:2] == "08" || code[:3] == "57P")
-	}
+	return sqlstate.Of(err) == "" || sqlstate.ConnectionEnded(err)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"webhook-gateway/internal/sqlstate"
 )
 
 // DB is what the statements run on: a pool, a connection or a transaction of pgx.
@@ -262,7 +264,7 @@ func (r *repository) sendSet(ctx context.Context, queue func(*pgx.Batch)) error 
 		return nil
 	}
 	// An error of ours came after all of it was done. One of the server's undid nothing yet.
-	if pgCode(err) != "" {
+	if sqlstate.Of(err) != "" {
 		if _, back := r.db.Exec(ctx, rollbackSQL); back == nil {
 			_, back = r.db.Exec(ctx, releaseToSQL)
 			err = errors.Join(err, back)

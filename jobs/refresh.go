@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"webhook-gateway/internal/sqlstate"
 )
 
 const (
@@ -159,9 +160,8 @@ func (d *Directory) report(err error) {
 
 // connectionLost reports that a read failed because its connection ended. One that took too long is no such case.
 func connectionLost(err error) bool {
-	var answered *pgconn.PgError
-	if errors.As(err, &answered) {
-		return strings.HasPrefix(answered.Code, "57P") || strings.HasPrefix(answered.Code, "08")
+	if sqlstate.Of(err) != "" {
+		return sqlstate.ConnectionEnded(err)
 	}
 	return err != nil && !pgconn.Timeout(err) && !errors.Is(err, context.DeadlineExceeded)
 }

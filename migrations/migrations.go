@@ -16,12 +16,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
 	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/sqlstate"
 )
 
 //go:embed sql/*.sql
@@ -167,7 +167,7 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 
 func appliedAt(ctx context.Context, db *sql.DB) (map[int64]time.Time, error) {
 	rows, err := db.QueryContext(ctx, selectApplied)
-	if isUndefinedTable(err) {
+	if sqlstate.NoTable(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -184,9 +184,4 @@ func appliedAt(ctx context.Context, db *sql.DB) (map[int64]time.Time, error) {
 		at[version] = t
 	}
 	return at, rows.Err()
-}
-
-func isUndefinedTable(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000")
 }

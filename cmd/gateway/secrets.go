@@ -8,10 +8,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/sqlstate"
 	"webhook-gateway/jobs"
 )
 
@@ -124,8 +124,7 @@ func withStore(cmd *cobra.Command, use keyUse, do func(ctx context.Context, stor
 
 // unmigrated adds what to do to the error of a database without our tables.
 func unmigrated(err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && (pg.Code == "42P01" || pg.Code == "3F000" || pg.Code == "42703") {
+	if sqlstate.NoTable(err) || sqlstate.NoColumn(err) {
 		return fmt.Errorf("the database lacks migrations of this build; run: gateway migrate up (%w)", err)
 	}
 	return err

@@ -4,18 +4,11 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"webhook-gateway/internal/sqlstate"
 )
 
 var errRoundTrip = errors.New("transaction took too long")
-
-// code is PostgreSQL's code for an error, which unlike its text never quotes data.
-func code(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.Code
-	}
-	return ""
-}
 
 // isMissingDay reports that no partition takes the row: 23514 without a constraint's name.
 func isMissingDay(err error) bool {
@@ -29,15 +22,14 @@ func isRefusal(err error) bool {
 	if isMissingDay(err) {
 		return false
 	}
-	switch c := code(err); {
-	case len(c) != 5:
-		return false
-	default:
-		return c[:2] == "22" || c[:2] == "23" || c[:2] == "54"
+	switch sqlstate.Class(err) {
+	case "22", "23", "54":
+		return true
 	}
+	return false
 }
 
-func isLockTimeout(err error) bool { return code(err) == "55P03" }
+func isLockTimeout(err error) bool { return sqlstate.Of(err) == "55P03" }
 
 // isReadOnly reports that the server takes no writes: it has become a standby.
-func isReadOnly(err error) bool { return code(err) == "25006" }
+func isReadOnly(err error) bool { return sqlstate.Of(err) == "25006" }

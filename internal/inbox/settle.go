@@ -6,6 +6,7 @@ import (
 
 	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/sqlstate"
 )
 
 // settle gives every row its ending, or sends it on to be settled alone.
@@ -131,12 +132,12 @@ func (b *Inbox) judge(r *row, verdict idempotency.Verdict) judgement {
 // told that it arrived. It reports whether there is a drop to write. A drop that is refused has failed.
 func (b *Inbox) refuse(r *row, err error) bool {
 	b.log.Warn("delivery refused by the database",
-		"provider", r.provider(), "request_id", r.entry.work.Request.ID, "position", r.item.Position, "code", code(err))
+		"provider", r.provider(), "request_id", r.entry.work.Request.ID, "position", r.item.Position, "code", sqlstate.Of(err))
 	if r.drop != nil {
 		b.fail(r)
 		return false
 	}
-	return b.keep(r, drops.Malformed, "the database refuses it: "+code(err))
+	return b.keep(r, drops.Malformed, "the database refuses it: "+sqlstate.Of(err))
 }
 
 // makeDay makes the missing day of the inbox. It reports whether a repeat can succeed at once.

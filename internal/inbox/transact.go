@@ -12,6 +12,7 @@ import (
 
 	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/sqlstate"
 )
 
 // The statements are planned once a connection, whatever the arrays hold: a plan for each small batch would take
@@ -104,7 +105,7 @@ func (b *Inbox) send(ctx context.Context, batch *pgx.Batch) error {
 	useArrays(conn.Conn().TypeMap())
 	defer conn.Release() // closes a connection that was left inside a transaction
 	if err := conn.SendBatch(ctx, batch).Close(); err != nil {
-		if code(err) != "" {
+		if sqlstate.Of(err) != "" {
 			_, _ = conn.Exec(ctx, `ROLLBACK`)
 		}
 		return err

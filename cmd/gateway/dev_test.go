@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"webhook-gateway/test/binary"
 )
 
 // patience bounds what a test waits for, on a machine that is busy with other tests.
@@ -48,7 +50,7 @@ type dev struct {
 // startDev starts one in a directory, as the user given (zero: ourselves).
 func startDev(t *testing.T, dir string, user uint32, args ...string) *dev {
 	t.Helper()
-	path, err := built()
+	path, err := binary.Path()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"webhook-gateway/configs"
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/providers"
+	"webhook-gateway/test/binary"
 	"webhook-gateway/test/replay"
 )
 
@@ -238,7 +239,7 @@ func TestACurlCommandIsWhatAVendorWouldSend(t *testing.T) {
 	t.Parallel()
 	r, c := replayed(t, testdata+"/slack/slash-command-two-words", testdata+"/nylas/message-created-gzip")
 	// The commands call "gateway": this is one, with the settings of this test.
-	path, err := built()
+	path, err := binary.Path()
 	if err != nil {
 		t.Fatal(err)
 	}

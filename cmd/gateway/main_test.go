@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -20,26 +19,7 @@ import (
 	"webhook-gateway/test/binary"
 )
 
-func TestMain(m *testing.M) {
-	binary.ForgetSettings()
-	os.Exit(runTests(m))
-}
-
-// binaryDir is where the tests that need the built binary find it; any user can enter it.
-var binaryDir string
-
-func runTests(m *testing.M) int {
-	var err error
-	if binaryDir, err = os.MkdirTemp("", "gateway-binary-"); err == nil {
-		err = os.Chmod(binaryDir, 0o755)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(binaryDir)
-	return pgtest.Stopping(m).Run()
-}
+func TestMain(m *testing.M) { binary.Main(m) }
 
 const (
 	otherKey = "HxAREhMUFRYXGBkaGxwdHgABAgMEBQYHCAkKCwwNDg8="

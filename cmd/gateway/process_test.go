@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,9 +31,6 @@ type process struct {
 	env    []string
 }
 
-// built is the gateway's binary, built once for all tests of this package.
-var built = sync.OnceValues(func() (string, error) { return binary.Build(context.Background(), "../..", binaryDir) })
-
 // newProcess makes a database, migrates it with the binary and starts serve.
 func newProcess(t *testing.T) *process {
 	t.Helper()
@@ -54,9 +49,7 @@ func newProcess(t *testing.T) *process {
 		server: server,
 		running: &running{t: t, pool: pool, store: jobs.NewStore(pool, keys),
 			client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second}},
-		env: append(os.Environ(), "DATABASE_URL="+url, "GATEWAY_SECRETS_KEY="+testKey, "GATEWAY_STATE_DIR="+filepath.Join(t.TempDir(), "state"),
-			"GATEWAY_LISTEN=127.0.0.1:0", "GATEWAY_ADMIN_LISTEN=127.0.0.1:0",
-			"GATEWAY_SETTLE_TIMEOUT=20s"), // on a machine that is busy
+		env: binary.Env(url, testKey, t.TempDir(), "GATEWAY_SETTLE_TIMEOUT=20s"), // on a machine that is busy
 	}
 	t.Cleanup(p.client.CloseIdleConnections)
 	if out, err := p.command("migrate", "up", "--json").Output(); err != nil {
@@ -68,7 +61,7 @@ func newProcess(t *testing.T) *process {
 
 func (p *process) command(args ...string) *exec.Cmd {
 	p.t.Helper()
-	path, err := built()
+	path, err := binary.Path()
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -81,7 +74,7 @@ func (p *process) command(args ...string) *exec.Cmd {
 func (p *process) start() *binary.Serving {
 	p.t.Helper()
 	p.cmd = p.command("serve")
-	serving, err := binary.Serve(p.cmd, (*exec.Cmd).Start)
+	serving, err := binary.Serve(p.cmd)
 	if err != nil {
 		p.t.Fatal(err)
 	}

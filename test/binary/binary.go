@@ -1,21 +1,34 @@
-// Package binary is the gateway's binary in tests: built from what lies here, and serving as a user has it serve.
+// Package binary builds the gateway's binary for tests, and runs it as users do.
 package binary
 
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+
+	"webhook-gateway/internal/pgtest"
 )
 
-// ForgetSettings removes the settings of whoever runs the tests from the environment: they are none of the
-// tests'. Where PostgreSQL's programs lie stays.
+// Main is for TestMain: it forgets the settings in the environment, runs the tests, stops the PostgreSQL that they
+// shared, removes the binary that they built, and ends the process.
+func Main(m pgtest.M) {
+	ForgetSettings()
+	status := pgtest.Stopping(m).Run()
+	if dir != "" {
+		_ = os.RemoveAll(dir) // the tests are over
+	}
+	os.Exit(status)
+}
+
+// ForgetSettings removes the gateway's settings from the environment, but for where PostgreSQL's programs lie.
 func ForgetSettings() {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
@@ -25,32 +38,57 @@ func ForgetSettings() {
 	}
 }
 
-// Build builds the binary into a folder. root is the module's folder.
-func Build(ctx context.Context, root, dir string) (path string, err error) {
-	if path, err = filepath.Abs(filepath.Join(dir, "gateway")); err != nil {
+// dir holds the binary, once it is built.
+var dir string
+
+var built = sync.OnceValues(func() (path string, err error) {
+	if dir, err = os.MkdirTemp("", "gateway-binary-"); err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", path, "./cmd/gateway")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
+	path = filepath.Join(dir, "gateway")
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "webhook-gateway/cmd/gateway").CombinedOutput()
+	if err != nil {
 		return "", fmt.Errorf("build the gateway: %w: %s", err, out)
 	}
 	return path, nil
+})
+
+// Path returns the binary, which the first call in a process builds from this module. Every user can run it.
+// Main removes it.
+func Path() (string, error) { return built() }
+
+// Env returns the environment of a gateway that takes free ports and keeps its state in stateDir. Further settings
+// win over earlier ones.
+func Env(databaseURL, secretsKey, stateDir string, settings ...string) []string {
+	return append(append(os.Environ(), "DATABASE_URL="+databaseURL, "GATEWAY_SECRETS_KEY="+secretsKey, "GATEWAY_STATE_DIR="+stateDir,
+		"GATEWAY_LISTEN=127.0.0.1:0", "GATEWAY_ADMIN_LISTEN=127.0.0.1:0"), settings...)
+}
+
+// FreeAddress returns an address on loopback where nothing listens, for programs that cannot choose one.
+func FreeAddress() (string, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
 }
 
 // Serving is a gateway that receives.
 type Serving struct {
 	URL   string        // where vendors call
 	Admin string        // the URL of the admin listener
-	Log   io.ReadCloser // what follows, but for what was read along with that line
+	Log   io.ReadCloser // the log that follows, but for what was read along with that line
 }
 
-// Serve starts a command, the binary's serve on ports that the system chooses, and waits until it says where it
-// listens. With an error it runs no more.
-func Serve(cmd *exec.Cmd, start func(*exec.Cmd) error) (*Serving, error) {
+// Serve starts a command, the binary's serve, and waits until it says where it listens. When it returns an error,
+// the command has ended.
+func Serve(cmd *exec.Cmd) (*Serving, error) {
 	log, err := cmd.StderrPipe()
 	if err == nil {
-		err = start(cmd)
+		err = Start(cmd)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start the gateway: %w", err)

@@ -8,8 +8,8 @@ import (
 	"webhook-gateway/test/binary"
 )
 
-// What does not say where it listens is ended, whatever it says instead.
-func TestAProgramThatDoesNotBeginToReceiveIsEnded(t *testing.T) {
+// A program that never says where it listens is ended, whatever else it says.
+func TestServeEndsASilentProgram(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"it ends by itself":          `echo no database >&2; exit 3`,
@@ -19,7 +19,7 @@ func TestAProgramThatDoesNotBeginToReceiveIsEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command("sh", "-c", script)
-			serving, err := binary.Serve(cmd, (*exec.Cmd).Start)
+			serving, err := binary.Serve(cmd)
 			if err == nil {
 				t.Fatalf("it serves at %s", serving.URL)
 			}

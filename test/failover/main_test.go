@@ -6,11 +6,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/uuid"
@@ -21,26 +18,7 @@ import (
 	"webhook-gateway/test/binary"
 )
 
-func TestMain(m *testing.M) {
-	binary.ForgetSettings()
-	status := pgtest.Stopping(m).Run()
-	if binaryDir != "" {
-		_ = os.RemoveAll(binaryDir) // the tests are over
-	}
-	os.Exit(status)
-}
-
-// binaryDir is where the binary lies, once there is one.
-var binaryDir string
-
-// built is the gateway's binary, built once for all tests.
-var built = sync.OnceValues(func() (string, error) {
-	var err error
-	if binaryDir, err = os.MkdirTemp("", "gateway-failover"); err != nil {
-		return "", err
-	}
-	return binary.Build(context.Background(), "../..", binaryDir)
-})
+func TestMain(m *testing.M) { binary.Main(m) }
 
 const (
 	secret = "failover-secret"
@@ -165,14 +143,13 @@ func (c *cluster) url() string {
 // serve starts a gateway that runs until the test ends, whatever becomes of its database.
 func (c *cluster) serve(databaseURL string) *binary.Serving {
 	c.Helper()
-	path, err := built()
+	path, err := binary.Path()
 	if err != nil {
 		c.Fatal(err)
 	}
 	cmd := exec.Command(path, "serve")
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+databaseURL, "GATEWAY_SECRETS_KEY="+secretsKey,
-		"GATEWAY_STATE_DIR="+filepath.Join(c.TempDir(), "state"), "GATEWAY_LISTEN=127.0.0.1:0", "GATEWAY_ADMIN_LISTEN=127.0.0.1:0")
-	serving, err := binary.Serve(cmd, (*exec.Cmd).Start)
+	cmd.Env = binary.Env(databaseURL, secretsKey, c.TempDir())
+	serving, err := binary.Serve(cmd)
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -11,16 +11,13 @@ import (
 	"webhook-gateway/test/watch"
 )
 
-func TestMain(m *testing.M) {
-	binary.ForgetSettings()
-	pgtest.Main(m)
-}
+func TestMain(m *testing.M) { binary.Main(m) }
 
 // Honest calls are answered 200 beside each attack, and the process stays within its memory. How long they take is
 // measured by make hostile alone: here the machine may be busy.
 func TestHonestCallsSurviveAttacks(t *testing.T) {
 	t.Parallel()
-	path, err := binary.Build(t.Context(), "../..", t.TempDir())
+	path, err := binary.Path()
 	if err != nil {
 		t.Fatal(err)
 	}

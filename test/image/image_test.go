@@ -8,7 +8,6 @@ import (
 	"debug/elf"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"webhook-gateway/test/binary"
 )
 
 const root = "../.."
@@ -129,7 +130,11 @@ func TestTheImagesBinaryNeedsNothingElse(t *testing.T) {
 }
 
 func healthcheck(t *testing.T, img image) {
-	if out, err := img.run(t.Context(), append(img.healthcheck, "--url", "http://"+unused(t))...); err == nil {
+	free, err := binary.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := img.run(t.Context(), append(img.healthcheck, "--url", "http://"+free)...); err == nil {
 		t.Errorf("healthy without a gateway: %s", out)
 	}
 	for status, healthy := range map[int]bool{http.StatusOK: true, http.StatusServiceUnavailable: false} {
@@ -142,17 +147,6 @@ func healthcheck(t *testing.T, img image) {
 			t.Errorf("the gateway answers %d: healthy %v, want %v\n%s", status, err == nil, healthy, out)
 		}
 	}
-}
-
-// unused returns an address that nobody listens on.
-func unused(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func TestTheMakefileBuildsWhatTheImageHolds(t *testing.T) {

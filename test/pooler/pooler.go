@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"webhook-gateway/test/binary"
 )
 
 // Start runs PgBouncer in front of the server of the URL until the test ends, and returns the same URL by way of
@@ -22,7 +24,10 @@ func Start(t *testing.T, server, mode string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address, err := binary.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := settings(t, u, mode, address)
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -86,14 +91,4 @@ func settings(t *testing.T, server *url.URL, mode, address string) string {
 		}
 	}
 	return dir
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

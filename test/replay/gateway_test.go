@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,15 +24,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	binary.ForgetSettings()
 	if what := os.Getenv(consumerEnv); what != "" {
 		os.Exit(consumerMain(what))
 	}
-	status := pgtest.Stopping(m).Run()
-	if binaryDir != "" {
-		_ = os.RemoveAll(binaryDir) // the tests are over
-	}
-	os.Exit(status)
+	binary.Main(m)
 }
 
 // gateway is the built binary, serving on a PostgreSQL of its own that writes through.
@@ -49,18 +42,6 @@ type gateway struct {
 	cmd    *exec.Cmd
 	client *http.Client
 }
-
-// binaryDir is where the binary lies, once there is one.
-var binaryDir string
-
-// built is the gateway's binary, built once for all tests.
-var built = sync.OnceValues(func() (string, error) {
-	var err error
-	if binaryDir, err = os.MkdirTemp("", "gateway-replay"); err != nil {
-		return "", err
-	}
-	return binary.Build(context.Background(), "../..", binaryDir)
-})
 
 const secretsKey = "\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07"
 
@@ -82,9 +63,7 @@ func newGateway(t testing.TB, env ...string) *gateway {
 	g.store = jobs.NewStore(g.pool, keys)
 	g.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
 	t.Cleanup(g.client.CloseIdleConnections)
-	g.env = append(append(os.Environ(), "DATABASE_URL="+url, "GATEWAY_SECRETS_KEY="+key, "GATEWAY_LISTEN=127.0.0.1:0",
-		"GATEWAY_ADMIN_LISTEN=127.0.0.1:0", "GATEWAY_STATE_DIR="+filepath.Join(t.TempDir(), "state"),
-		"GATEWAY_SETTLE_TIMEOUT=20s"), env...) // on a machine that is busy
+	g.env = append(binary.Env(url, key, t.TempDir(), "GATEWAY_SETTLE_TIMEOUT=20s"), env...) // on a machine that is busy
 	if out, err := g.command("migrate", "up", "--json").CombinedOutput(); err != nil {
 		t.Fatalf("migrate up: %v: %s", err, out)
 	}
@@ -94,7 +73,7 @@ func newGateway(t testing.TB, env ...string) *gateway {
 
 func (g *gateway) command(args ...string) *exec.Cmd {
 	g.t.Helper()
-	path, err := built()
+	path, err := binary.Path()
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -107,7 +86,7 @@ func (g *gateway) command(args ...string) *exec.Cmd {
 func (g *gateway) start() {
 	g.t.Helper()
 	g.cmd = g.command("serve")
-	serving, err := binary.Serve(g.cmd, (*exec.Cmd).Start)
+	serving, err := binary.Serve(g.cmd)
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"regexp"
 	"testing"
+
+	"webhook-gateway/test/binary"
 )
 
 // The types are aliases, of which go doc shows the comment alone: it names every field.
@@ -38,7 +40,7 @@ func TestTheTypesAreDocumented(t *testing.T) {
 // What gateway import makes can be replayed in every way as it is.
 func TestImportedCapturesAreReplayed(t *testing.T) {
 	t.Parallel()
-	gateway, err := built()
+	gateway, err := binary.Path()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,34 +48,7 @@ type Panel struct {
 	Datasource               Datasource
 	GridPos                  struct{ X, Y, W, H int }
 	Targets                  []Target
-	FieldConfig              FieldConfig
-}
-
-// FieldConfig says how values are drawn.
-type FieldConfig struct {
-	Defaults struct {
-		Unit     string
-		Max      *float64
-		Decimals *int
-		Custom   struct {
-			DrawStyle         string
-			Stacking          struct{ Mode string }
-			ScaleDistribution struct{ Type string }
-		}
-		Thresholds struct {
-			Steps []struct {
-				Color string
-				Value *float64
-			}
-		}
-	}
-	Overrides []struct {
-		Matcher    struct{ ID, Options string }
-		Properties []struct {
-			ID    string
-			Value any
-		}
-	}
+	FieldConfig              struct{ Defaults struct{ Unit string } }
 }
 
 // Target is one query of a panel.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -43,11 +42,8 @@ func StartGateway(ctx context.Context, path, database, dir string, settings ...s
 		return nil, fmt.Errorf("open the gateway's database: %w", err)
 	}
 	g := &Gateway{Database: database, Pool: pool, Store: jobs.NewStore(pool, keys), cmd: exec.Command(path, "serve")}
-	g.cmd.Env = append(os.Environ(), append([]string{
-		"DATABASE_URL=" + database, "GATEWAY_SECRETS_KEY=" + key, "GATEWAY_STATE_DIR=" + filepath.Join(dir, "state"),
-		"GATEWAY_LISTEN=127.0.0.1:0", "GATEWAY_ADMIN_LISTEN=127.0.0.1:0",
-	}, settings...)...)
-	serving, err := binary.Serve(g.cmd, start)
+	g.cmd.Env = binary.Env(database, key, filepath.Join(dir, "state"), settings...)
+	serving, err := binary.Serve(g.cmd)
 	if err != nil {
 		pool.Close()
 		return nil, err

@@ -16,7 +16,7 @@ import (
 	"webhook-gateway/test/binary"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) { binary.Main(m) }
 
 // live is a gateway that has had traffic of every outcome, and a Prometheus that has seen all of it.
 type live struct {
@@ -36,7 +36,7 @@ func startLive(t *testing.T) *live {
 	url := server.URL(pgtest.Database)
 	holdOldDay(t, url)
 	dir := t.TempDir()
-	path, err := binary.Build(ctx, Root, dir)
+	path, err := binary.Path()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"webhook-gateway/test/binary"
 )
 
 // errMissing says what makes up for a missing Prometheus.
@@ -53,7 +54,7 @@ type Scrapes struct {
 // StartPrometheus runs one on the configuration of configs/prometheus under root, except for what s says. Its
 // data, and any blocks that are to be there from the beginning, lie in dir/data. Stop ends it.
 func StartPrometheus(ctx context.Context, root, dir string, s Scrapes) (*Prometheus, error) {
-	binary, err := exec.LookPath("prometheus")
+	program, err := exec.LookPath("prometheus")
 	if err != nil {
 		return nil, errMissing
 	}
@@ -65,17 +66,15 @@ func StartPrometheus(ctx context.Context, root, dir string, s Scrapes) (*Prometh
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return nil, fmt.Errorf("write Prometheus's configuration: %w", err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := binary.FreeAddress()
 	if err != nil {
-		return nil, fmt.Errorf("find a free port: %w", err)
+		return nil, err
 	}
-	address := free.Addr().String()
-	_ = free.Close() // nobody has connected
 	p := &Prometheus{URL: "http://" + address}
-	p.cmd = exec.Command(binary, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+	p.cmd = exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--log.level=warn")
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
-	if err := start(p.cmd); err != nil {
+	if err := binary.Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("start Prometheus: %w", err)
 	}
 	err = until(ctx, "Prometheus is ready", func() (bool, error) {
@@ -160,47 +159,6 @@ func (p *Prometheus) Query(ctx context.Context, expr string, at time.Time) ([]Sa
 		samples[i] = Sample{Labels: s.Metric, Value: value}
 	}
 	return samples, nil
-}
-
-// Series is one series over a time.
-type Series struct {
-	Labels map[string]string
-	Points []Point
-}
-
-// Point is one value of a Series.
-type Point struct {
-	At    time.Time
-	Value float64
-}
-
-// QueryRange evaluates an expression at every step between two instants.
-func (p *Prometheus) QueryRange(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]Series, error) {
-	var data struct {
-		Result []struct {
-			Metric map[string]string
-			Values [][2]any
-		}
-	}
-	err := p.get(ctx, "query_range", url.Values{
-		"query": {expr}, "start": {seconds(from)}, "end": {seconds(to)}, "step": {step.String()},
-	}, &data)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]Series, len(data.Result))
-	for i, s := range data.Result {
-		all[i].Labels = s.Metric
-		for _, v := range s.Values {
-			at, _ := v[0].(float64)
-			value, err := number(v[1])
-			if err != nil {
-				return nil, err
-			}
-			all[i].Points = append(all[i].Points, Point{At: time.UnixMilli(int64(at * 1000)), Value: value})
-		}
-	}
-	return all, nil
 }
 
 // LabelValues lists the values of a label among the series that match selects; all series if it is empty.

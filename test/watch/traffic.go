@@ -164,18 +164,6 @@ func (t *Traffic) AcceptPrevious(ctx context.Context, n int) error {
 	return nil
 }
 
-// AcceptSlack sends new events of Slack.
-func (t *Traffic) AcceptSlack(ctx context.Context, n int) error {
-	for range n {
-		body := fmt.Appendf(nil, `{"type":"event_callback","team_id":"T1","api_app_id":"A1","event_id":"Ev%s","event":{"type":"message","channel":"C1","text":"hi"}}`, t.name())
-		if err := t.post(ctx, slackPath, body, slack.Sign(slackSecret, time.Now(), body), 200); err != nil {
-			return err
-		}
-		t.count(func(_, s *Sent) { s.Accepted++; s.Current++ })
-	}
-	return nil
-}
-
 // Drop sends deliveries that are dropped for the reason. ids are of accepted ones, as many as n for those that
 // need one.
 func (t *Traffic) Drop(ctx context.Context, reason drops.Reason, n int, ids []string) error {

@@ -1,6 +1,5 @@
 // Package watch runs the gateway's binary under synthetic traffic of every outcome and a real Prometheus that
-// scrapes it, for the tests of what configs/prometheus and configs/grafana ask of the metrics, and for the
-// pictures of the dashboard in docs.
+// scrapes it, to test what configs/prometheus and configs/grafana ask of the metrics.
 package watch
 
 import (

@@ -12,13 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
 	"webhook-gateway/test/bench/ceiling"
 	"webhook-gateway/test/bench/load"
 	"webhook-gateway/test/bench/straightforward"
+	"webhook-gateway/test/binary"
 )
 
 // Process is a program that runs beside us.
@@ -28,7 +28,6 @@ type Process struct {
 	cmd     *exec.Cmd
 	out     io.Reader
 	done    chan struct{} // closed when it has ended and was waited for
-	err     error
 }
 
 // start runs a program that is killed when we end. What it writes to its standard error goes to a file.
@@ -39,26 +38,18 @@ func (w *World) start(ctx context.Context, name string, cmd *exec.Cmd) (*Process
 	}
 	defer log.Close()
 	cmd.Stderr = log
-	dieWithParent(cmd)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	p := &Process{cmd: cmd, out: out, done: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		// The kernel takes the thread that forked for the parent: it must live as long as the child.
-		runtime.LockOSThread()
-		defer close(p.done)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_, p.err = cmd.Process.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
+	if err := binary.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+	go func() {
+		defer close(p.done)
+		_, _ = cmd.Process.Wait() // not cmd.Wait: the pipe is still read
+	}()
 	w.procs = append(w.procs, p)
 	context.AfterFunc(ctx, p.Stop)
 	return p, nil
@@ -81,14 +72,18 @@ func (w *World) Gateway(ctx context.Context, name string, d *Database) (*Process
 }
 
 // Beside starts another gateway's binary with settings of its own.
-func (w *World) Beside(ctx context.Context, binary string, env []string, d *Database) (*Process, error) {
-	cmd := exec.Command(binary, "serve")
+func (w *World) Beside(ctx context.Context, path string, env []string, d *Database) (*Process, error) {
+	cmd := exec.Command(path, "serve")
 	cmd.Env = env
 	return w.gateway(ctx, cmd, "gateway-beside", d)
 }
 
 func (w *World) gateway(ctx context.Context, cmd *exec.Cmd, name string, d *Database) (*Process, error) {
-	addresses, err := freeAddresses(2)
+	address, err := binary.FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	admin, err := binary.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -98,46 +93,46 @@ func (w *World) gateway(ctx context.Context, cmd *exec.Cmd, name string, d *Data
 	cmd.Env = append([]string{
 		"DATABASE_URL=" + d.URL, "GATEWAY_SECRETS_KEY=" + w.SecretsKey,
 		"GATEWAY_STATE_DIR=" + filepath.Join(w.Dir, name+"-state"),
-		"GATEWAY_LISTEN=" + addresses[0], "GATEWAY_ADMIN_LISTEN=" + addresses[1], "GATEWAY_PPROF=true",
+		"GATEWAY_LISTEN=" + address, "GATEWAY_ADMIN_LISTEN=" + admin, "GATEWAY_PPROF=true",
 	}, cmd.Env...)
-	return w.serve(ctx, name, cmd, addresses)
+	return w.serve(ctx, name, cmd, address, admin)
 }
 
 // Straightforward starts what the gateway is compared with.
 func (w *World) Straightforward(ctx context.Context, d *Database, connections int) (*Process, error) {
-	addresses, err := freeAddresses(1)
+	address, err := binary.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
 	cmd, err := role("straightforward", straightforward.Spec{
-		DatabaseURL: d.URL, Listen: addresses[0], Connections: int32(connections), Secret: w.Secret, Tenants: d.Tenants,
+		DatabaseURL: d.URL, Listen: address, Connections: int32(connections), Secret: w.Secret, Tenants: d.Tenants,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return w.serve(ctx, "straightforward", cmd, addresses)
+	return w.serve(ctx, "straightforward", cmd, address, "")
 }
 
 // Immediate starts the gateway's HTTP side alone.
 func (w *World) Immediate(ctx context.Context, d *Database) (*Process, error) {
-	addresses, err := freeAddresses(1)
+	address, err := binary.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := role("immediate", ceiling.Spec{DatabaseURL: d.URL, SecretsKey: w.SecretsKey, Listen: addresses[0]})
+	cmd, err := role("immediate", ceiling.Spec{DatabaseURL: d.URL, SecretsKey: w.SecretsKey, Listen: address})
 	if err != nil {
 		return nil, err
 	}
-	return w.serve(ctx, "immediate", cmd, addresses)
+	return w.serve(ctx, "immediate", cmd, address, "")
 }
 
 // serve starts a program that receives, and waits until it does.
-func (w *World) serve(ctx context.Context, name string, cmd *exec.Cmd, addresses []string) (*Process, error) {
+func (w *World) serve(ctx context.Context, name string, cmd *exec.Cmd, address, admin string) (*Process, error) {
 	p, err := w.start(ctx, name, cmd)
 	if err != nil {
 		return nil, err
 	}
-	p.Address, p.Admin = addresses[0], addresses[len(addresses)-1]
+	p.Address, p.Admin = address, admin
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -212,18 +207,4 @@ func (w *World) forget(p *Process) {
 			return
 		}
 	}
-}
-
-// freeAddresses are on loopback, and were free a moment ago.
-func freeAddresses(n int) ([]string, error) {
-	var list []string
-	for range n {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all at once, so that no two are one
-		list = append(list, l.Addr().String())
-	}
-	return list, nil
 }

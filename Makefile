@@ -83,11 +83,6 @@ build: ## build the static binary as it is released, bin/gateway
 image: ## build the container image
 	docker build -t $(IMAGE) .
 
-.PHONY: rename
-rename: ## change the module's path everywhere: make rename MODULE=example.com/hooks
-	@test -n "$(MODULE)" || { echo "usage: make rename MODULE=example.com/hooks" >&2; exit 2; }
-	$(GO) run ./internal/tools/rename "$(MODULE)"
-
 .PHONY: postgres
 postgres: ## install PostgreSQL's programs if they are missing, without a server of the system's own
 	@scripts/need postgres

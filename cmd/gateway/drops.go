@@ -233,3 +233,11 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 	}
 	return now.Add(-ago), nil
 }
+
+func idsOf(list []drops.Kept) []uuid.UUID {
+	ids := make([]uuid.UUID, len(list))
+	for i := range list {
+		ids[i] = list[i].ID
+	}
+	return ids
+}

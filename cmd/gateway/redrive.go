@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os/user"
 	"slices"
 	"strings"
@@ -11,12 +14,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"webhook-gateway/configs"
 	"webhook-gateway/drops"
 	"webhook-gateway/internal/inbox"
 	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/redrive"
+	"webhook-gateway/jobs"
 )
 
 // redriveFlags are the flags of drops redrive, as they are typed.
@@ -68,33 +75,80 @@ func (f *redriveFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	ctx := cmd.Context()
-	pool, err := connect(ctx, cfg.DatabaseURL.Reveal(), redriveConnections)
+	pool, err := connect(ctx, cfg.DatabaseURL.Reveal(), redrive.Connections)
 	if err != nil {
 		return err
 	}
 	defer pg.Close(pool)
-	r, err := newRedriver(ctx, pool, cfg, prometheus.NewRegistry(), newLogger(cmd.ErrOrStderr(), cfg))
+	d, err := newDriver(ctx, pool, cfg, newLogger(cmd.ErrOrStderr(), cfg))
 	if err != nil {
 		return unmigrated(err)
 	}
-	defer r.stop()
-	plan, err := f.plan(ctx, r, ids, filter)
+	defer d.Stop()
+	var plan *redrive.Plan
+	if ids != nil {
+		plan, err = d.PlanIDs(ctx, ids)
+	} else {
+		plan, err = d.PlanFilter(ctx, filter)
+	}
 	if err != nil {
 		return unmigrated(err)
 	}
 	if f.dryRun {
-		err = r.foresee(ctx, plan)
+		err = d.DryRun(ctx, plan)
 	} else {
-		err = r.drive(ctx, plan, f.by, f.why)
+		err = d.Drive(ctx, plan, f.by, f.why)
 	}
-	// What was done is told even when it could not be finished.
-	if told := f.print(cmd, plan); err == nil {
-		err = told
+	// Print what was done even when it could not be finished.
+	if printed := f.print(cmd, plan); err == nil {
+		err = printed
 	}
 	if err != nil {
 		return unmigrated(err)
 	}
-	return plan.failure(ids != nil)
+	return incomplete(plan, ids != nil)
+}
+
+// incomplete is the error for a plan of which some was not redriven.
+func incomplete(plan *redrive.Plan, named bool) error {
+	counts := plan.Counts()
+	switch failed := counts[string(drops.Failed)]; {
+	case failed > 0:
+		return fmt.Errorf("%d drops could not be stored in time; give the same command again", failed)
+	case named && counts["refused"] > 0:
+		return errors.New("not every drop that was named could be driven again")
+	}
+	return nil
+}
+
+// newDriver returns a driver that knows the sources and jobs as they are now.
+func newDriver(ctx context.Context, pool *pgxpool.Pool, cfg configs.Config, log *slog.Logger) (*redrive.Driver, error) {
+	directory, err := directoryWithoutSecrets(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	return redrive.New(redrive.Deps{
+		Pool: pool, Vendors: wired(), Directory: directory, Registerer: prometheus.NewRegistry(), Log: log,
+	}, inbox.Options{
+		QueueDeliveries: cfg.QueueDeliveries, QueueBytes: cfg.QueueBytes,
+		BatchDeliveries: cfg.BatchDeliveries, BatchBytes: cfg.BatchBytes,
+	}, cfg.MaxInflatedBytes)
+}
+
+// directoryWithoutSecrets reads the sources and jobs once. Whose secret verified a request is kept with its
+// drop, so that none has to be opened, and the key that opens them is not needed.
+func directoryWithoutSecrets(ctx context.Context, pool *pgxpool.Pool) (*jobs.Directory, error) {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // it never returns an error: it ends the process instead
+	keys, err := jobs.NewKeys(base64.StdEncoding.EncodeToString(random))
+	if err != nil {
+		return nil, err
+	}
+	directory := jobs.NewDirectory(pool, keys, slog.New(slog.DiscardHandler), nil)
+	if err := directory.Load(ctx); err != nil {
+		return nil, fmt.Errorf("load sources and jobs: %w", err)
+	}
+	return directory, nil
 }
 
 // chosen reads which drops are meant: ids, or the filter that the flags make.
@@ -114,7 +168,7 @@ func (f *redriveFlags) chosen(cmd *cobra.Command, args []string) ([]uuid.UUID, d
 	case f.dryRun && f.yes:
 		return nil, filter, usagef("--dry-run and --yes exclude each other")
 	case filter.Reason == drops.HashMismatch:
-		return nil, filter, usagef("a hash_mismatch is not driven again: its key belongs to another content. See drops show for what differs")
+		return nil, filter, usagef("%s. See drops show for what differs", redrive.RefuseMismatch)
 	}
 	var ids []uuid.UUID
 	for _, text := range args {
@@ -156,87 +210,4 @@ func (f *redriveFlags) checkPerson() error {
 		}
 	}
 	return nil
-}
-
-// plan finds the drops, the oldest first, and says of each that cannot be driven again why not.
-func (f *redriveFlags) plan(ctx context.Context, r *redriver, ids []uuid.UUID, filter drops.Filter) (*redrivePlan, error) {
-	plan := &redrivePlan{}
-	if ids == nil {
-		return plan, r.fill(ctx, plan, filter)
-	}
-	for _, id := range ids {
-		kept, err := r.store.Find(ctx, id)
-		if errors.Is(err, drops.ErrNotFound) {
-			plan.add(drops.Kept{ID: id}, "there is no such drop; its retention may have passed")
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		redrives, err := r.store.Redrives(ctx, []uuid.UUID{id})
-		if err != nil {
-			return nil, err
-		}
-		plan.add(kept, r.refusal(kept, redrives[id]))
-	}
-	return plan, nil
-}
-
-// fill adds the newest drops that the filter chooses and that can be driven again, up to its limit.
-func (r *redriver) fill(ctx context.Context, plan *redrivePlan, filter drops.Filter) error {
-	wanted := filter.Limit
-	filter.Limit = drops.MaxList
-	for {
-		page, err := r.store.List(ctx, filter)
-		if err != nil {
-			return err
-		}
-		redrives, err := r.store.Redrives(ctx, idsOf(page))
-		if err != nil {
-			return err
-		}
-		for _, kept := range page {
-			refusal := r.refusal(kept, redrives[kept.ID])
-			if refusal == "" && wanted == 0 {
-				plan.more = true
-				break
-			}
-			if refusal == "" {
-				wanted--
-			}
-			plan.add(kept, refusal)
-		}
-		if plan.more || len(page) < filter.Limit {
-			slices.Reverse(plan.steps)
-			return nil
-		}
-		filter.After = page[len(page)-1].Cursor()
-	}
-}
-
-// refusal says why a drop is not driven again; empty when it is.
-func (r *redriver) refusal(kept drops.Kept, redrives []drops.Redrive) string {
-	for _, before := range redrives {
-		if before.Outcome.Settled() {
-			return fmt.Sprintf("driven again by %s at %s: %s", before.By, before.At.UTC().Format(time.RFC3339), before.Outcome)
-		}
-	}
-	switch {
-	case kept.Reason == drops.HashMismatch:
-		return "a hash_mismatch is not driven again: its key belongs to another content"
-	case !slices.Contains(wiredNames(), kept.Provider):
-		return "this gateway has no provider " + kept.Provider
-	}
-	return ""
-}
-
-// connections of a redrive: its committer's, those of deliveries settled alone, and a few to look things up.
-const redriveConnections = 1 + inbox.SpareConnections + 3
-
-func idsOf(list []drops.Kept) []uuid.UUID {
-	ids := make([]uuid.UUID, len(list))
-	for i := range list {
-		ids[i] = list[i].ID
-	}
-	return ids
 }

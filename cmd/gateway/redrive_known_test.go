@@ -1,13 +1,8 @@
 package main
 
 import (
-	"log/slog"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"webhook-gateway/drops"
 	"webhook-gateway/jobs"
@@ -82,46 +77,6 @@ func TestRedriveWithoutKey(t *testing.T) {
 			r.wantCount(tt.rows, `SELECT count(*) FROM agent.webhook_deliveries`)
 		})
 	}
-}
-
-func TestTwoRedrivesAtOnce(t *testing.T) {
-	t.Parallel()
-	r := startGateway(t)
-	nylasTown(r)
-	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G9", "n1", 1)))
-	r.addJob(jobs.NewJob{Provider: "nylas", Source: "main", Pins: []jobs.Identity{{Name: "grant_id", Value: "G9"}}})
-	plans := make([]redrivePlan, 3)
-	drivers := make([]*redriver, len(plans))
-	for i := range plans {
-		d, err := newRedriver(t.Context(), r.pool, r.config, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.stop()
-		if err := d.fill(t.Context(), &plans[i], drops.Filter{Limit: 10}); err != nil {
-			t.Fatal(err)
-		}
-		drivers[i] = d
-	}
-	var all sync.WaitGroup
-	for i, d := range drivers {
-		all.Go(func() {
-			if err := d.drive(t.Context(), &plans[i], "sam", "late"); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	var said []string
-	for _, p := range plans {
-		said = append(said, string(p.steps[0].outcome))
-	}
-	if slices.Sort(said); !slices.Equal(said, []string{"accepted", "duplicate", "duplicate"}) {
-		t.Errorf("they say %v, want one accepted", said)
-	}
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_redrives WHERE outcome = 'accepted' AND delivery_id IS NOT NULL`)
-	r.wantCount(2, `SELECT count(*) FROM agent.webhook_redrives WHERE outcome = 'duplicate' AND delivery_id IS NULL`)
 }
 
 func (r *running) exec(sql string, args ...any) {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/drops"
+	"webhook-gateway/internal/redrive"
 )
 
 // redriveJSON is what drops redrive --json prints.
@@ -36,82 +37,66 @@ type redrivenJSON struct {
 	DeliveryID     *uuid.UUID     `json:"delivery_id"` // in the inbox
 }
 
-func (s *redriveStep) out() redrivenJSON {
+func redrivenOut(s *redrive.Step) redrivenJSON {
 	out := redrivenJSON{
-		ID: s.kept.ID, Reason: orNull(s.kept.Reason), Provider: orNull(s.kept.Provider),
-		Outcome: orNull(s.outcome), Detail: s.detail, DeliveryID: orNull(s.delivery),
+		ID: s.Drop.ID, Reason: orNull(s.Drop.Reason), Provider: orNull(s.Drop.Provider),
+		Outcome: orNull(s.Outcome), Detail: s.Detail,
+		JobID: orNull(s.Job), OrganizationID: orNull(s.Organization), DeliveryID: orNull(s.Delivery),
 	}
-	if s.refusal != "" {
-		out.Outcome, out.Detail = nil, s.refusal
-	} else if len(s.parts) == 1 {
-		out.JobID, out.OrganizationID = orNull(s.parts[0].item.Job), orNull(s.parts[0].item.Organization)
+	if s.Refusal != "" {
+		out.Detail = s.Refusal
 	}
 	return out
 }
 
-// counts tells how many drops ended how. One that is left undone, because the command was cut short, is not
-// among them.
-func (p *redrivePlan) counts() map[string]int {
-	counts := make(map[string]int)
-	for _, s := range p.steps {
-		switch {
-		case s.refusal != "":
-			counts["refused"]++
-		case s.outcome != "":
-			counts[string(s.outcome)]++
-		}
-	}
-	return counts
-}
-
-func (f *redriveFlags) print(cmd *cobra.Command, plan *redrivePlan) error {
+func (f *redriveFlags) print(cmd *cobra.Command, plan *redrive.Plan) error {
 	if f.asJSON {
-		out := redriveJSON{DryRun: f.dryRun, Drops: []redrivenJSON{}, Counts: plan.counts(), More: plan.more}
+		out := redriveJSON{DryRun: f.dryRun, Drops: []redrivenJSON{}, Counts: plan.Counts(), More: plan.More}
 		if !f.dryRun {
 			out.By, out.Why = &f.by, &f.why
 		}
-		for _, s := range plan.steps {
-			out.Drops = append(out.Drops, s.out())
+		for _, s := range plan.Steps {
+			out.Drops = append(out.Drops, redrivenOut(s))
 		}
 		return printJSON(cmd, out)
 	}
-	if len(plan.steps) > 0 {
+	if len(plan.Steps) > 0 {
 		w := newTable(cmd.OutOrStdout())
 		w.row("RECEIVED", "PROVIDER", "REASON", "DROP", "OUTCOME", "DETAIL")
-		for _, s := range plan.steps {
-			received, outcome, detail := "", string(s.outcome), s.detail
-			if !s.kept.ReceivedAt.IsZero() {
-				received = s.kept.ReceivedAt.UTC().Format(time.RFC3339)
+		for _, s := range plan.Steps {
+			received, outcome, detail := "", string(s.Outcome), s.Detail
+			if !s.Drop.ReceivedAt.IsZero() {
+				received = s.Drop.ReceivedAt.UTC().Format(time.RFC3339)
 			}
-			if s.refusal != "" {
-				outcome, detail = "refused", s.refusal
+			if s.Refusal != "" {
+				outcome, detail = "refused", s.Refusal
 			}
-			w.row(orDash(received), orDash(s.kept.Provider), orDash(string(s.kept.Reason)), s.kept.ID, orDash(outcome), detail)
+			w.row(orDash(received), orDash(s.Drop.Provider), orDash(string(s.Drop.Reason)), s.Drop.ID, orDash(outcome), detail)
 		}
 		if err := w.flush(); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintln(cmd.ErrOrStderr(), plan.summary(f.dryRun))
-	if plan.more {
+	fmt.Fprintln(cmd.ErrOrStderr(), summary(plan, f.dryRun))
+	if plan.More {
 		fmt.Fprintf(cmd.ErrOrStderr(), "there are more than these; raise --limit (%d), or give the command again afterwards\n", f.limit)
 	}
 	return nil
 }
 
 // summary is the last line: "3 drops: 2 accepted, 1 duplicate".
-func (p *redrivePlan) summary(dryRun bool) string {
-	if len(p.steps) == 0 {
+func summary(plan *redrive.Plan, dryRun bool) string {
+	if len(plan.Steps) == 0 {
 		return "no drops"
 	}
-	counts := p.counts()
+	counts := plan.Counts()
 	var parts []string
 	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
 	}) {
 		parts = append(parts, fmt.Sprintf("%d %s", counts[name], name))
 	}
-	text := fmt.Sprintf("%d drops: %s", len(p.steps), strings.Join(parts, ", "))
+	text := fmt.Sprintf("%d drops: %s", len(plan.Steps), strings.Join(parts, ", "))
 	if dryRun {
 		text = "nothing was changed; as things stand, of " + text
 	}

@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
@@ -214,59 +212,6 @@ func TestARequestThatCanBeReadNowIsDrivenWhole(t *testing.T) {
 	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries WHERE body = $1 AND content_encoding = 'gzip'`, large)
 }
 
-func TestARedriveIsCountedAsRecovered(t *testing.T) {
-	t.Parallel()
-	r := startGateway(t)
-	nylasTown(r)
-	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G9", "n1", 1)))
-	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G8", "n2", 1)))
-	r.addJob(jobs.NewJob{Provider: "nylas", Source: "main", Pins: []jobs.Identity{{Name: "grant_id", Value: "G9"}}})
-	reg := prometheus.NewPedanticRegistry()
-	d, err := newRedriver(t.Context(), r.pool, r.config, reg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.stop()
-	plan := &redrivePlan{}
-	if err := d.fill(t.Context(), plan, drops.Filter{Limit: 10}); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.drive(t.Context(), plan, "sam", "late"); err != nil {
-		t.Fatal(err)
-	}
-	for series, want := range map[string]float64{
-		`gateway_deliveries_received_total{provider="nylas"}`:                     0,
-		`gateway_deliveries_recovered_total{provider="nylas"}`:                    2,
-		`gateway_deliveries_accepted_total{provider="nylas"}`:                     1,
-		`gateway_deliveries_dropped_total{provider="nylas",reason="unknown_job"}`: 1,
-		`gateway_deliveries_waiting{provider="nylas"}`:                            0,
-	} {
-		if got := gathered(t, reg)[series]; got != want {
-			t.Errorf("%s %v, want %v", series, got, want)
-		}
-	}
-}
-
-// gathered reads every counter and gauge of a registry, named as running.scrape names them.
-func gathered(t *testing.T, reg *prometheus.Registry) map[string]float64 {
-	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := make(map[string]float64)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
-			}
-			values[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
-		}
-	}
-	return values
-}
-
 func TestRedriveExitStatuses(t *testing.T) {
 	t.Parallel()
 	c, pool := dropsCLI(t)
@@ -309,7 +254,7 @@ func TestARedriveIsToldInATable(t *testing.T) {
 	row.Body = []byte(nylasMessage("G9", "n1", 1))
 	keepDrops(t, pool, row)
 	status, stdout, stderr := c.drops("redrive", dropID, "--dry-run")
-	if status != exitOK || !strings.Contains(stdout, "the source was removed; of 2 more drops that it stands for nothing was kept") ||
+	if status != exitOK || !strings.Contains(stdout, "the source was removed; its row stands for 2 more drops whose requests were not kept") ||
 		stderr != "nothing was changed; as things stand, of 1 drops: 1 unknown_job\n" {
 		t.Errorf("status %d\n%s%s", status, stdout, stderr)
 	}

@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"internal/pg":                 {"internal/dsn", "internal/sqlstate"},
 	"internal/capture":            {"drops", "jobs", "providers", "internal/files", "internal/safetext", "internal/scrub"},
 	"internal/clash":              {"drops", "feed", "idempotency", "internal/form", "providers"},
+	"internal/redrive":            {"drops", "feed", "idempotency", "internal/inbox", "jobs", "providers"},
 	"internal/scrub":              {"internal/form"},
 	"internal/doctor":             {"internal/capture", "internal/form", "providers"},
 	"internal/connections":        {},
@@ -58,6 +59,7 @@ var testsOf = map[string][]string{
 	"feed":                        {"internal/inbox"},                        // its days
 	"internal/inbox":              {"internal/canonical", "providers/nylas"}, // fingerprints as the gate hands them over
 	"internal/capture":            {"providers/nylas", "providers/slack"},    // captures are what the vendors make of them
+	"internal/redrive":            {"internal/pg", "providers/nylas"},        // a vendor whose requests can be read
 	"internal/doctor":             {"providers/nylas", "providers/slack"},    // and a signature is theirs
 	"idempotency/idempotencytest": {"idempotency"},                           // whose keys time passes for
 }
@@ -65,7 +67,7 @@ var testsOf = map[string][]string{
 // mayUse says which packages may import a module of others; "tests" means those of any package.
 var mayUse = map[string][]string{
 	"github.com/labstack/echo/v4": {"providers", "cmd/*", "test/*", "tests"},
-	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/devdb", "internal/pgtest", "internal/pg", "internal/sqlstate", "cmd/*", "test/*", "tests"},
+	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/redrive", "internal/devdb", "internal/pgtest", "internal/pg", "internal/sqlstate", "cmd/*", "test/*", "tests"},
 	"github.com/slack-go/slack":   {"providers/slack", "test/*", "tests"},
 	"github.com/pressly/goose/v3": {"migrations"},
 	"github.com/spf13/cobra":      {"cmd/*"},

@@ -1,0 +1,153 @@
+// Package redrive sends kept drops the way of requests that have just been verified: they are read, resolved and stored
+// as things stand now.
+package redrive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"webhook-gateway/drops"
+	"webhook-gateway/feed"
+	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/inbox"
+	"webhook-gateway/providers"
+)
+
+// Connections is how many a Driver's pool needs: its committer's, those of deliveries settled alone, and a few to read.
+const Connections = 1 + inbox.SpareConnections + 3
+
+// RefuseMismatch is why no hash_mismatch is redriven.
+const RefuseMismatch = "a hash_mismatch is not driven again: its key belongs to another content"
+
+// Driver redrives drops through a gate and an inbox of its own, on the gateways' database.
+type Driver struct {
+	drops  *drops.Store
+	inbox  *feed.Reader
+	keys   *idempotency.Service
+	scopes map[string]idempotency.Scope // by provider
+	gate   *providers.Gate
+	box    *inbox.Inbox
+}
+
+// Deps are what a Driver works with.
+type Deps struct {
+	Pool       *pgxpool.Pool // of Connections, the caller's
+	Vendors    []providers.Provider
+	Directory  providers.Directory
+	Registerer prometheus.Registerer // of the metrics of gate and inbox: deliveries count as recovered
+	Log        *slog.Logger
+}
+
+// New returns a Driver. Stop must be called. It sets the options' Committers.
+func New(deps Deps, options inbox.Options, maxInflated int64) (*Driver, error) {
+	keys, err := idempotency.NewService(deps.Pool, idempotency.Options{})
+	if err != nil {
+		return nil, err
+	}
+	d := &Driver{drops: drops.NewStore(deps.Pool), inbox: feed.NewReader(deps.Pool), keys: keys, scopes: make(map[string]idempotency.Scope)}
+	var names []string
+	for _, vendor := range deps.Vendors {
+		name := vendor.Name()
+		names = append(names, name)
+		if d.scopes[name], err = idempotency.NewScope("webhook." + name); err != nil {
+			return nil, err
+		}
+	}
+	ledger := drops.NewLedger(names)
+	deps.Registerer.MustRegister(ledger)
+	options.Committers = 1 // so that deliveries are stored in their order
+	d.box, err = inbox.New(inbox.Deps{
+		Pool: deps.Pool, Keys: keys, Partitions: inbox.NewPartitions(deps.Pool), Registerer: deps.Registerer, Providers: names, Log: deps.Log,
+	}, options)
+	if err != nil {
+		return nil, err
+	}
+	d.gate = providers.NewGate(deps.Vendors, deps.Directory, d.box, ledger, maxInflated)
+	return d, nil
+}
+
+// Stop waits for what is being stored.
+func (d *Driver) Stop() { d.box.Stop(context.Background()) }
+
+// PlanIDs plans the drops with these ids. One that does not exist is refused.
+func (d *Driver) PlanIDs(ctx context.Context, ids []uuid.UUID) (*Plan, error) {
+	plan := &Plan{}
+	redrives, err := d.drops.Redrives(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		kept, err := d.drops.Find(ctx, id)
+		if errors.Is(err, drops.ErrNotFound) {
+			plan.Steps = append(plan.Steps, &Step{Drop: drops.Kept{ID: id}, Refusal: "there is no such drop; its retention may have passed"})
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		kept.Headers, kept.Body = "", nil // read again when it is its turn
+		plan.Steps = append(plan.Steps, &Step{Drop: kept, Refusal: d.refusal(kept, redrives[id])})
+	}
+	return plan, nil
+}
+
+// PlanFilter plans the drops that the filter selects, the oldest first. The filter's limit counts those that are not
+// refused: the newest are planned, and the plan says whether there are more.
+func (d *Driver) PlanFilter(ctx context.Context, filter drops.Filter) (*Plan, error) {
+	plan, wanted := &Plan{}, filter.Limit
+	filter.Limit = drops.MaxList
+	for {
+		page, err := d.drops.List(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		ids := make([]uuid.UUID, len(page))
+		for i := range page {
+			ids[i] = page[i].ID
+		}
+		redrives, err := d.drops.Redrives(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, kept := range page {
+			refusal := d.refusal(kept, redrives[kept.ID])
+			if refusal == "" && wanted == 0 {
+				plan.More = true
+				break
+			}
+			if refusal == "" {
+				wanted--
+			}
+			plan.Steps = append(plan.Steps, &Step{Drop: kept, Refusal: refusal})
+		}
+		if plan.More || len(page) < filter.Limit {
+			slices.Reverse(plan.Steps)
+			return plan, nil
+		}
+		filter.After = page[len(page)-1].Cursor()
+	}
+}
+
+// refusal is why a drop is not redriven; empty when it is.
+func (d *Driver) refusal(kept drops.Kept, redrives []drops.Redrive) string {
+	for _, before := range redrives {
+		if before.Outcome.Settled() {
+			return fmt.Sprintf("driven again by %s at %s: %s", before.By, before.At.UTC().Format(time.RFC3339), before.Outcome)
+		}
+	}
+	if kept.Reason == drops.HashMismatch {
+		return RefuseMismatch
+	}
+	if _, known := d.scopes[kept.Provider]; !known {
+		return "this gateway has no provider " + kept.Provider
+	}
+	return ""
+}

@@ -2,71 +2,61 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
+	"regexp"
 	"strings"
 )
 
-// mutation is one rule that is broken, and the tests that should notice.
+// mutation is one broken rule, and the test that should notice.
 type mutation struct {
-	name, pkg, tests string
-	edits            []edit
+	name, pkg, test string
+	edits           []edit
 }
 
-// edit replaces a text that is in the file exactly once.
+// edit replaces a text that occurs in the file exactly once.
 type edit struct{ file, before, after string }
 
-// parse reads the list. A mutation is a line "# name", a line "test PACKAGE PATTERN", and its edits: a line
-// "file PATH", then "<<<", the text, "===", what stands in its place, ">>>". A line break in front of a mark
-// belongs to the mark. Other lines between mutations must be blank.
-func parse(text string) ([]mutation, error) {
-	var all []mutation
-	lines := strings.Split(text, "\n")
-	for n := 0; n < len(lines); n++ {
-		word, rest, _ := strings.Cut(lines[n], " ")
-		if word == "" {
-			continue
+// all reads the lists.
+func all() ([]mutation, error) {
+	var text strings.Builder
+	names, _ := fs.Glob(lists, "*.txt") // the pattern is well-formed, and that is its only error
+	for _, name := range names {
+		list, err := lists.ReadFile(name)
+		if err != nil {
+			return nil, err
 		}
-		if word == "#" {
-			all = append(all, mutation{name: rest})
-			continue
-		}
-		if len(all) == 0 {
-			return nil, fmt.Errorf("line %d: no mutation was named", n+1)
-		}
-		m := &all[len(all)-1]
-		switch word {
-		case "test":
-			m.pkg, m.tests, _ = strings.Cut(rest, " ")
-		case "file":
-			e := edit{file: rest}
-			var ok [3]bool
-			_, n, ok[0] = upTo(lines, n+1, "<<<")
-			e.before, n, ok[1] = upTo(lines, n, "===")
-			e.after, n, ok[2] = upTo(lines, n, ">>>")
-			if ok != [3]bool{true, true, true} {
-				return nil, fmt.Errorf("%s: an edit of %s has no end", m.name, e.file)
-			}
-			n-- // the loop goes on
-			m.edits = append(m.edits, e)
-		default:
-			return nil, fmt.Errorf("line %d: %q means nothing", n+1, word)
-		}
+		text.Write(append(list, "\n\n"...))
 	}
-	for _, m := range all {
-		if m.name == "" || m.pkg == "" || m.tests == "" || len(m.edits) == 0 {
-			return nil, fmt.Errorf("%q: it needs a name, a test and an edit", m.name)
-		}
-	}
-	return all, nil
+	return parse(text.String())
 }
 
-// upTo returns the lines before the mark, and the number of the line behind it.
-func upTo(lines []string, from int, mark string) (text string, next int, ok bool) {
-	for n := from; n < len(lines); n++ {
-		if lines[n] == mark {
-			return strings.Join(lines[from:n], "\n"), n + 1, true
+var (
+	mutationForm = regexp.MustCompile(`(?s)\A([^\n]+)\ntest (\S+) (\S+)\n(file .*)\z`)
+	editForm     = regexp.MustCompile(`(?s)\Afile (\S+)\n<<<\n(.*?)\n===\n(?:(.*?)\n)??>>>\n*`)
+	nextMutation = regexp.MustCompile(`\n\n+# `)
+)
+
+// parse reads a list. A mutation is a line "# name", a line "test PACKAGE TEST", and its edits: a line "file PATH",
+// "<<<", the text, "===", its replacement, ">>>". Blank lines are between mutations.
+func parse(text string) ([]mutation, error) {
+	var list []mutation
+	for _, part := range nextMutation.Split(strings.TrimPrefix(strings.TrimSpace(text), "# "), -1) {
+		head := mutationForm.FindStringSubmatch(part)
+		if head == nil {
+			return nil, fmt.Errorf("read the list: a name, a test and an edit are needed: %.80s", part)
 		}
+		m := mutation{name: head[1], pkg: head[2], test: head[3]}
+		for rest := head[4]; rest != ""; {
+			e := editForm.FindStringSubmatch(rest)
+			if e == nil {
+				return nil, fmt.Errorf("read the list: %s: not an edit: %.80s", m.name, rest)
+			}
+			m.edits = append(m.edits, edit{e[1], e[2], e[3]})
+			rest = rest[len(e[0]):]
+		}
+		list = append(list, m)
 	}
-	return "", len(lines), false
+	return list, nil
 }
 
 // apply makes the edits, on what read returns, and gives the changed files by their names.

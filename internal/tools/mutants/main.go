@@ -1,11 +1,11 @@
-// Command mutants breaks the rules of the plane and of the door one at a time and sees that a test notices. The
-// checkout is never changed: each mutation reaches the compiler as an overlay. It is started by make mutants, takes
-// half an hour, and ends with an error when a mutation survives or no longer fits the code.
+// Command mutants breaks the rules of the plane and of the door one at a time and checks that a test notices. The
+// checkout never changes: each mutation reaches the compiler as an overlay. make mutants starts it; it takes half an
+// hour, and ends with an error when a mutation survives or no longer fits the code.
 package main
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,22 +13,16 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 )
 
-//go:embed plane.txt
-var planeText string
-
-//go:embed door.txt
-var doorText string
-
-//go:embed bounds.txt
-var boundsText string
-
-// mutationsText is every mutation: of the package idempotency, of what receives and stores a delivery, and of what
-// bounds strangers and neighbours.
-func mutationsText() string { return planeText + "\n" + doorText + "\n" + boundsText }
+// lists hold the mutations: of the package idempotency (plane), of what receives and stores a delivery (door), and of
+// what limits strangers and neighbours (bounds).
+//
+//go:embed *.txt
+var lists embed.FS
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -51,36 +45,28 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read -only: %w", err)
 	}
-	all, err := parse(mutationsText())
+	chosen, err := all()
 	if err != nil {
-		return fmt.Errorf("read the list: %w", err)
-	}
-	var chosen []mutation
-	for _, m := range all {
-		if wanted.MatchString(m.name) {
-			chosen = append(chosen, m)
-		}
-	}
-	w := workshop{root: ".", limit: *limit}
-	// Before any time is spent: what does not fit must not pass for a mutation that was tried.
-	if err := w.fits(chosen); err != nil {
 		return err
 	}
-	// A test that is red by itself would notice everything.
-	if err := w.green(ctx, chosen); err != nil {
+	chosen = slices.DeleteFunc(chosen, func(m mutation) bool { return !wanted.MatchString(m.name) })
+	r := runner{root: ".", limit: *limit}
+	// First, before time is spent: a mutation that does not fit was never tried, and a test that is red by itself
+	// would notice everything.
+	if err := errors.Join(r.fit(chosen), r.green(ctx, chosen)); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "| mutation | red? | test that failed |\n| --- | --- | --- |")
 	bad := 0
 	for _, m := range chosen {
-		got := w.try(ctx, m)
+		word, told := r.try(ctx, m)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if !got.red {
+		if word != red {
 			bad++
 		}
-		fmt.Fprintf(out, "| %s | %s | %s |\n", m.name, got.word(), got.told)
+		fmt.Fprintf(out, "| %s | %s | %s |\n", m.name, word, told)
 	}
 	if bad > 0 {
 		return fmt.Errorf("%d of %d mutations turned no test red", bad, len(chosen))

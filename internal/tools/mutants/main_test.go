@@ -12,15 +12,15 @@ import (
 
 func TestTheListFitsTheCode(t *testing.T) {
 	t.Parallel()
-	all, err := parse(mutationsText())
+	list, err := all()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (workshop{root: "../../.."}).fits(all); err != nil {
+	if err := (runner{root: "../../.."}).fit(list); err != nil {
 		t.Error(err)
 	}
 	seen := make(map[string]bool)
-	for _, m := range all {
+	for _, m := range list {
 		if seen[m.name] {
 			t.Errorf("%s is there twice", m.name)
 		}
@@ -29,8 +29,8 @@ func TestTheListFitsTheCode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !defined(t, files, m.tests) {
-			t.Errorf("%s: there is no %s in %s", m.name, m.tests, m.pkg)
+		if !defined(t, files, m.test) {
+			t.Errorf("%s: there is no %s in %s", m.name, m.test, m.pkg)
 		}
 	}
 }
@@ -51,13 +51,13 @@ func defined(t *testing.T, files []string, test string) bool {
 
 const oneMutation = "# name\ntest pkg TestA\nfile f\n<<<\none\ntwo\n===\n>>>\nfile f\n<<<\nfour\n===\nfive\n\n>>>\n"
 
-func TestAListIsRead(t *testing.T) {
+func TestParse(t *testing.T) {
 	t.Parallel()
 	all, err := parse(oneMutation)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []mutation{{name: "name", pkg: "pkg", tests: "TestA", edits: []edit{
+	want := []mutation{{name: "name", pkg: "pkg", test: "TestA", edits: []edit{
 		{file: "f", before: "one\ntwo"}, {file: "f", before: "four", after: "five\n"},
 	}}}
 	if diff := cmp.Diff(want, all, cmp.AllowUnexported(mutation{}, edit{})); diff != "" {
@@ -65,7 +65,7 @@ func TestAListIsRead(t *testing.T) {
 	}
 }
 
-func TestAListThatIsBrokenIsRefused(t *testing.T) {
+func TestParseRefusesABrokenList(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"no name":       strings.TrimPrefix(oneMutation, "# name\n"),
@@ -80,7 +80,7 @@ func TestAListThatIsBrokenIsRefused(t *testing.T) {
 	}
 }
 
-func TestATextIsChangedWhereItIsOnceAndNowhereElse(t *testing.T) {
+func TestApply(t *testing.T) {
 	t.Parallel()
 	all, err := parse(oneMutation)
 	if err != nil {
@@ -99,24 +99,22 @@ func TestATextIsChangedWhereItIsOnceAndNowhereElse(t *testing.T) {
 	}
 }
 
-func TestOnlyATestThatFailedHasNoticed(t *testing.T) {
+func TestJudge(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("exit status 1")
 	for _, c := range []struct {
-		name, out string
-		err       error
-		word      string
-		told      string
+		name, out  string
+		err        error
+		word, told string
 	}{
-		{"passes", "ok  \tp\t1s\n", nil, "SURVIVES", "none"},
-		{"fails", "--- FAIL: TestA (0.1s)\n    --- FAIL: TestA/sub (0s)\n--- FAIL: TestB (0s)\nFAIL\n", failed, "red", "TestA, TestB"},
-		{"hangs", "panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA (58s)\n\t\tTestA/sub (58s)\n\ngoroutine 1\n", failed, "red", "TestA (did not end)"},
-		{"does not build", "# p\nf.go:1:1: x\nFAIL\tp [build failed]\n", failed, "NOT TRIED", errBuild.Error()},
-		{"no such test", "ok  \tp\t1s [no tests to run]\n", errNoTests, "NOT TRIED", errNoTests.Error()},
-		{"no server", "start a PostgreSQL: no\nFAIL\tp\t1s\n", failed, "NOT TRIED", errUnknown.Error()},
+		{"passes", "ok  \tp\t1s\n", nil, survives, "none"},
+		{"fails", "--- FAIL: TestA (0.1s)\n    --- FAIL: TestA/sub (0s)\n--- FAIL: TestB (0s)\nFAIL\n", failed, red, "TestA, TestB"},
+		{"hangs", "panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA (58s)\n\t\tTestA/sub (58s)\n\ngoroutine 1\n", failed, red, "TestA (did not end)"},
+		{"does not build", "# p\nf.go:1:1: x\nFAIL\tp [build failed]\n", failed, notTried, "it does not build"},
+		{"no server", "start a PostgreSQL: no\nFAIL\tp\t1s\n", failed, notTried, "go test failed, but no test did: exit status 1"},
 	} {
-		if got := judge(c.out, c.err); got.word() != c.word || got.told != c.told {
-			t.Errorf("%s: %s, %s", c.name, got.word(), got.told)
+		if word, told := judge(c.out, c.err); word != c.word || told != c.told {
+			t.Errorf("%s: %s, %s", c.name, word, told)
 		}
 	}
 }

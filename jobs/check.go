@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrKeys says that GATEWAY_SECRETS_KEY does not fit the secrets that are stored.
-var ErrKeys = errors.New(keysSetting + " does not open every stored secret")
+// ErrKeys is the ErrKey of a key that does not open every stored secret.
+var ErrKeys = fmt.Errorf("%w does not open every stored secret", ErrKey)
 
 const storedSecrets = `
 SELECT 'source', id, provider, '00000000-0000-0000-0000-000000000000'::uuid, provider || ' source ' || name, secrets

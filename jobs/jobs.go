@@ -17,6 +17,15 @@ type Identity struct {
 	Value string `json:"value"`
 }
 
+// ByName returns identities as a map from their names to their values.
+func ByName(list []Identity) map[string]string {
+	values := make(map[string]string, len(list))
+	for _, i := range list {
+		values[i.Name] = i.Value
+	}
+	return values
+}
+
 // VerifierKind says whether a source or a job holds a secret.
 type VerifierKind string
 

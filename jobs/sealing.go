@@ -32,6 +32,10 @@ const (
 	makeKey     = "make one with: openssl rand -base64 32"
 )
 
+// ErrKey says that GATEWAY_SECRETS_KEY cannot be used: it is not set, not well-formed, or does not open a secret that is
+// stored.
+var ErrKey = errors.New(keysSetting)
+
 var (
 	errUnknownKey = errors.New("sealed with a key that " + keysSetting + " does not hold")
 	errAltered    = errors.New("does not open with the key it was sealed with")
@@ -52,29 +56,29 @@ type Keys struct {
 // commas between. The first seals, all open. The error names the setting and never holds the text.
 func NewKeys(text string) (*Keys, error) {
 	if strings.TrimSpace(text) == "" {
-		return nil, fmt.Errorf("%s is not set; %s", keysSetting, makeKey)
+		return nil, fmt.Errorf("%w is not set; %s", ErrKey, makeKey)
 	}
 	k := &Keys{byID: make(map[keyID]cipher.AEAD)}
 	parts := strings.Split(text, ",")
 	for i, part := range parts {
-		name := keysSetting
+		which := ""
 		if len(parts) > 1 {
-			name = fmt.Sprintf("%s (key %d of %d)", keysSetting, i+1, len(parts))
+			which = fmt.Sprintf(" (key %d of %d)", i+1, len(parts))
 		}
 		key, err := readKey(part)
 		if err != nil {
-			return nil, fmt.Errorf("%s %w", name, err)
+			return nil, fmt.Errorf("%w%s %w", ErrKey, which, err)
 		}
 		id := idOf(key)
 		if _, twice := k.byID[id]; twice {
-			return nil, fmt.Errorf("%s is there twice; leave one of them out", name)
+			return nil, fmt.Errorf("%w%s is there twice; leave one of them out", ErrKey, which)
 		}
 		block, err := aes.NewCipher(key)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
+			return nil, fmt.Errorf("read %w%s: %w", ErrKey, which, err)
 		}
 		if k.byID[id], err = cipher.NewGCMWithRandomNonce(block); err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
+			return nil, fmt.Errorf("read %w%s: %w", ErrKey, which, err)
 		}
 		if i == 0 {
 			k.first = id

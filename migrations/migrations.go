@@ -58,6 +58,9 @@ type State struct {
 	Newer     bool      // a later build's; its file's name is not known here
 }
 
+// ErrMigrate says that a migration failed.
+var ErrMigrate = errors.New("migrate")
+
 // Up applies every pending migration, each in a transaction of its own, and returns those it applied, in
 // their order. When one fails, those before it stay and are returned with the error. Calls from several
 // processes take turns; the later ones find nothing left to do.
@@ -75,9 +78,9 @@ func Up(ctx context.Context, databaseURL string) ([]Applied, error) {
 	var partial *goose.PartialError
 	if errors.As(err, &partial) {
 		results = partial.Applied
-		err = fmt.Errorf("migrate %s: %w", path.Base(partial.Failed.Source.Path), partial.Err)
+		err = fmt.Errorf("%w %s: %w", ErrMigrate, path.Base(partial.Failed.Source.Path), partial.Err)
 	} else if err != nil {
-		err = fmt.Errorf("migrate: %w", err)
+		err = fmt.Errorf("%w: %w", ErrMigrate, err)
 	}
 	applied := make([]Applied, 0, len(results))
 	for _, r := range results {

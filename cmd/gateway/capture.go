@@ -25,7 +25,7 @@ func newRecorder(b base, directory *jobs.Directory) (*capture.Recorder, error) {
 		Vendors: wired(), Signing: signing, Log: b.log,
 	}, directory)
 	if err != nil {
-		return nil, withStatus(exitConfig, fmt.Errorf("GATEWAY_CAPTURE_DIR and GATEWAY_REJECTED_DIR: %w", err))
+		return nil, settingError{fmt.Errorf("GATEWAY_CAPTURE_DIR and GATEWAY_REJECTED_DIR: %w", err)}
 	}
 	return r, nil
 }

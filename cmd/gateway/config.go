@@ -46,17 +46,21 @@ what --connect looks at is.`,
 					problems = append(problems, err)
 				}
 			}
-			status := exitConfig
 			var found *databaseJSON
-			if connects && len(problems) == 0 {
-				status = exitUnreachable
+			tried := connects && len(problems) == 0
+			if tried {
 				found, err = tryDatabase(cmd.Context(), cfg)
 				problems = joined(err)
 			}
 			if err := printConfig(cmd, cfg, found, problems, asJSON); err != nil {
 				return err
 			}
-			return withStatus(status, errors.Join(problems...))
+			switch err := errors.Join(problems...); {
+			case err == nil || !tried:
+				return asSetting(err)
+			default:
+				return databaseError{err}
+			}
 		},
 	}
 	cmd.Flags().BoolVar(&connects, "connect", false, "also connect to the database, and try everything that serve needs of it, taking back what it writes")
@@ -69,8 +73,10 @@ func joined(err error) []error {
 	switch e := err.(type) {
 	case nil:
 		return nil
-	case *statusError:
-		return joined(e.err)
+	case settingError:
+		return joined(e.error)
+	case databaseError:
+		return joined(e.error)
 	case interface{ Unwrap() []error }:
 		var all []error
 		var lines []string

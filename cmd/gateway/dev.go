@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"webhook-gateway/configs"
-	"webhook-gateway/internal/devdb"
-	"webhook-gateway/migrations"
+	"webhook-gateway/internal/dev"
+	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/safetext"
+	"webhook-gateway/jobs"
 )
 
 // devFlags are those of gateway dev.
@@ -27,17 +28,14 @@ const (
 	devAdmin      = "127.0.0.1:8081"
 )
 
-// errDatabaseEnded is why a dev gateway stops without having been told to.
-var errDatabaseEnded = errors.New("the private PostgreSQL has ended")
-
 func devCommand() *cobra.Command {
 	var f devFlags
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run everything on this machine: a private PostgreSQL, a gateway, samples to send",
 		Long: `Starts a private PostgreSQL from the installed binaries (whatever DATABASE_URL says), migrates it, registers
-a sample organization with a source and jobs per vendor, receives, and prints what to try next. What it has is
-kept between runs in --dir. Ctrl-C stops all of it. GATEWAY_PG_BIN names another folder of PostgreSQL's binaries.`,
+a sample organization with a source and jobs per vendor, receives, and prints what to try next. Its data are kept
+between runs in --dir. Ctrl-C stops all of it. GATEWAY_PG_BIN names another folder of PostgreSQL's binaries.`,
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.run(cmd); !interrupted(cmd.Context(), err) {
@@ -59,110 +57,113 @@ func interrupted(ctx context.Context, err error) bool {
 }
 
 func (f *devFlags) run(cmd *cobra.Command) error {
-	ctx := cmd.Context()
 	// Before the seconds that a first start takes.
-	for _, l := range [][2]string{{"--listen", f.listen}, {"--admin-listen", f.adminListen}} {
-		if err := checkFree(l[0], l[1]); err != nil {
-			return err
-		}
+	if err := errors.Join(checkFree("--listen", f.listen), checkFree("--admin-listen", f.adminListen)); err != nil {
+		return err
 	}
-	dir, err := makeDevDir(f.dir)
+	folder, err := dev.MakeFolder(f.dir)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "starting a private PostgreSQL")
-	server, err := devdb.Start(ctx, devdb.Options{Dir: dir.postgres(), Fsync: true})
-	if err != nil {
-		return f.notStarted(dir, err)
-	}
-	err = f.gateway(cmd, dir, server)
-	if stopErr := server.Close(); stopErr != nil {
-		err = errors.Join(err, stopErr)
-	}
-	// Without a gateway behind it, what the file says is wrong.
-	if removeErr := os.Remove(dir.envFile()); removeErr != nil && !errors.Is(removeErr, os.ErrNotExist) {
-		err = errors.Join(err, removeErr)
-	}
+	var data string
+	err = dev.Run(cmd.Context(), folder, func(ctx context.Context, r dev.Running) error {
+		data = r.Dir()
+		return f.gateway(ctx, cmd, r)
+	})
 	if err == nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "stopped, PostgreSQL too; its data are kept in", server.Dir())
+		fmt.Fprintln(cmd.ErrOrStderr(), "stopped, PostgreSQL too; its data are kept in", data)
 	}
 	return err
 }
 
-func (f *devFlags) notStarted(dir devDir, err error) error {
-	var missing *devdb.MissingError
-	switch {
-	case errors.As(err, &missing):
-		return withStatus(exitUnreachable, err)
-	case errors.Is(err, devdb.ErrInUse):
-		return fmt.Errorf("another gateway dev runs in %s: stop it, or give this one a directory of its own with --dir (%w)", dir, err)
-	default:
-		return fmt.Errorf("start the private PostgreSQL: %w", err)
-	}
-}
-
-// checkFree says by the flag's name what is wrong with an address to listen on.
+// checkFree refuses an address that cannot be listened on, by its flag's name.
 func checkFree(flag, address string) error {
 	l, err := net.Listen("tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return withStatus(exitConfig, fmt.Errorf("%s is taken by another program (another gateway dev?): stop that, or choose another address with %s", address, flag))
+		return settingError{fmt.Errorf("%s is taken by another program (another gateway dev?): stop that, or choose another address with %s", address, flag)}
 	case err != nil:
 		return usagef("%s %q: write host:port of this machine, like 127.0.0.1:9080 (%w)", flag, address, err)
 	}
 	return l.Close()
 }
 
-// gateway runs a gateway on the private server until ctx or the server ends.
-func (f *devFlags) gateway(cmd *cobra.Command, dir devDir, server *devdb.Server) error {
-	ctx, cancel := context.WithCancelCause(cmd.Context())
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-server.Done():
-			cancel(errDatabaseEnded)
-		case <-ctx.Done():
-		}
-	}()
-	url, err := server.Create(ctx, "gateway")
+// gateway runs a gateway on the private server until ctx ends.
+func (f *devFlags) gateway(ctx context.Context, cmd *cobra.Command, r dev.Running) error {
+	registered, err := registerSamples(ctx, r.Env)
 	if err != nil {
 		return err
 	}
-	if _, err := migrations.Up(ctx, url); err != nil {
-		return err
-	}
-	key, err := dir.key()
+	r.Env.Listen, r.Env.AdminListen = f.listen, f.adminListen
+	// The settings of the environment and the file hold, except for those of this directory.
+	cfg, err := settingsOver(cmd, r.Env.Vars())
 	if err != nil {
 		return err
 	}
-	registered, err := registerSamples(ctx, url, key)
-	if err != nil {
-		return err
-	}
-	env := devEnv{databaseURL: url, secretsKey: key, stateDir: dir.state(), listen: f.listen, adminListen: f.adminListen}
-	cfg, err := f.settings(cmd, env)
-	if err != nil {
-		return err
-	}
-	env.adminOpen = cfg.AdminOpen
-	err = serve(ctx, cfg, cmd.ErrOrStderr(), func(at addresses) {
-		env.listen, env.adminListen = at.Public.String(), at.Admin.String()
-		if err := errors.Join(dir.writeEnv(env), f.tell(cmd, dir, env, server, registered)); err != nil {
+	r.Env.AdminOpen = cfg.AdminOpen
+	return serve(ctx, cfg, cmd.ErrOrStderr(), func(at addresses) {
+		r.Env.Listen, r.Env.AdminListen = at.Public.String(), at.Admin.String()
+		if err := errors.Join(r.Folder.WriteEnv(r.Env), f.print(cmd, r, registered)); err != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", err)
 		}
 	})
-	if errors.Is(context.Cause(ctx), errDatabaseEnded) {
-		return fmt.Errorf("%w; its log is %s/postgres.log", errDatabaseEnded, server.Dir())
-	}
-	return err
 }
 
-// settings are the gateway's: the environment's and the file's, but for what is this directory's own.
-func (f *devFlags) settings(cmd *cobra.Command, env devEnv) (configs.Config, error) {
-	file, err := cmd.Flags().GetString("config")
+func registerSamples(ctx context.Context, env dev.Env) ([]dev.Registered, error) {
+	keys, err := jobs.NewKeys(env.SecretsKey)
 	if err != nil {
-		return configs.Config{}, err
+		return nil, err
 	}
-	cfg, err := configs.Load(file, append(os.Environ(), env.vars()...))
-	return cfg, withStatus(exitConfig, err)
+	pool, err := connect(ctx, env.DatabaseURL, 1)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the private PostgreSQL: %w", err)
+	}
+	defer pg.Close(pool)
+	var vendors []dev.Samples
+	for _, v := range samples() {
+		vendors = append(vendors, dev.Samples{Provider: v.provider, Application: v.application, Tenants: v.tenants})
+	}
+	return dev.Register(ctx, pool, keys, vendors)
+}
+
+// print says where everything is and what to try next.
+func (f *devFlags) print(cmd *cobra.Command, r dev.Running, made []dev.Registered) error {
+	again := invocation()
+	inDir, envFile := "", "./"+devDirDefault+"/env"
+	if f.dir != devDirDefault {
+		inDir, envFile = " --dir "+safetext.Shell(string(r.Folder)), r.Folder.EnvFile()
+	}
+	public, admin := "http://"+dialable(r.Env.Listen), "http://"+dialable(r.Env.AdminListen)
+	for i := range made {
+		made[i].Send = again + " send " + made[i].Provider + inDir
+	}
+	if f.asJSON {
+		return printJSON(cmd, map[string]any{
+			"url": public, "admin_url": admin, "dir": string(r.Folder), "postgres_dir": r.Dir(), "env_file": r.Folder.EnvFile(), "vendors": made,
+		})
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nReceiving. Ctrl-C stops it, PostgreSQL too.\n\n")
+	fmt.Fprintf(&b, "  public    %s   /webhooks/*, /healthz\n  admin     %s   /metrics, /livez, /readyz\n", public, admin)
+	fmt.Fprintf(&b, "  data      %s, kept between runs\n", r.Dir())
+	if r.Dir() != r.Folder.Postgres() {
+		fmt.Fprintf(&b, "            (not in %s: PostgreSQL runs as the user %s, who cannot enter it)\n", r.Folder, r.User())
+	} else if r.User() != "" {
+		fmt.Fprintf(&b, "            (PostgreSQL runs as the user %s)\n", r.User())
+	}
+	for _, m := range made {
+		fmt.Fprintf(&b, "\n  %-8s  %s%s\n", m.Provider, public, m.SourcePath)
+		for _, path := range m.JobPaths {
+			fmt.Fprintf(&b, "            %s%s\n", public, path)
+		}
+	}
+	fmt.Fprintf(&b, "\nSend a signed sample and see what is stored, in another terminal and this directory:\n\n")
+	for _, m := range made {
+		fmt.Fprintf(&b, "  %s\n", m.Send)
+	}
+	fmt.Fprintf(&b, "\nOther kinds, and the same delivery twice: %s send --help\n", again)
+	fmt.Fprintf(&b, "The other commands on this database:\n\n  set -a; . %s; set +a; %s sources list\n\n", safetext.Shell(envFile), again)
+	_, err := fmt.Fprint(cmd.OutOrStdout(), b.String())
+	return err
 }

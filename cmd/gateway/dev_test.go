@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"webhook-gateway/internal/safetext"
 	"webhook-gateway/test/binary"
 )
 
@@ -37,8 +38,8 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// dev is a gateway dev that runs as a process.
-type dev struct {
+// devRun is a gateway dev that runs as a process.
+type devRun struct {
 	t      *testing.T
 	dir    string
 	cmd    *exec.Cmd
@@ -48,13 +49,13 @@ type dev struct {
 }
 
 // startDev starts one in a directory, as the user given (zero: ourselves).
-func startDev(t *testing.T, dir string, user uint32, args ...string) *dev {
+func startDev(t *testing.T, dir string, user uint32, args ...string) *devRun {
 	t.Helper()
 	path, err := binary.Path()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &dev{t: t, dir: dir, stderr: &bytes.Buffer{}, ended: make(chan error, 1)}
+	d := &devRun{t: t, dir: dir, stderr: &bytes.Buffer{}, ended: make(chan error, 1)}
 	d.cmd = exec.Command(path, append([]string{"dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)...)
 	d.cmd.Dir = dir
 	d.cmd.Env = d.environ()
@@ -80,7 +81,7 @@ func startDev(t *testing.T, dir string, user uint32, args ...string) *dev {
 }
 
 // environ has a DATABASE_URL that leads nowhere: a dev gateway has its own.
-func (d *dev) environ() []string {
+func (d *devRun) environ() []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=/nowhere", "DATABASE_URL=postgres://nobody@127.0.0.1:1/nowhere"}
 	if bin := os.Getenv("GATEWAY_PG_BIN"); bin != "" {
 		env = append(env, "GATEWAY_PG_BIN="+bin)
@@ -89,7 +90,7 @@ func (d *dev) environ() []string {
 }
 
 // until reads what it prints up to a line that holds the text.
-func (d *dev) until(text string) string {
+func (d *devRun) until(text string) string {
 	d.t.Helper()
 	timer := time.AfterFunc(patience, func() { _ = d.cmd.Process.Kill() })
 	defer timer.Stop()
@@ -108,7 +109,7 @@ func (d *dev) until(text string) string {
 }
 
 // ready waits for the object that --json prints.
-func (d *dev) ready() map[string]any {
+func (d *devRun) ready() map[string]any {
 	d.t.Helper()
 	line := d.until("{")
 	var object map[string]any
@@ -119,7 +120,7 @@ func (d *dev) ready() map[string]any {
 }
 
 // end sends a signal and returns the exit status once it has ended.
-func (d *dev) end(sig syscall.Signal) int {
+func (d *devRun) end(sig syscall.Signal) int {
 	d.t.Helper()
 	if err := d.cmd.Process.Signal(sig); err != nil {
 		d.t.Fatal(err)
@@ -132,7 +133,7 @@ func (d *dev) end(sig syscall.Signal) int {
 }
 
 // shell runs a command as a person would copy it, in the same directory.
-func (d *dev) shell(command string) result {
+func (d *devRun) shell(command string) result {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
 	defer cancel()
@@ -216,7 +217,7 @@ func TestAKilledDevLeavesNothingInTheWayAndKeepsWhatItHad(t *testing.T) {
 	dir := openDir(t)
 	first := startDev(t, dir, 0, "--json")
 	before := first.ready()
-	if got := first.shell(quote(first.cmd.Path) + " send slack"); got.status != exitOK {
+	if got := first.shell(safetext.Shell(first.cmd.Path) + " send slack"); got.status != exitOK {
 		t.Fatalf("send: %s", got.err)
 	}
 	if status := first.end(syscall.SIGKILL); status == exitOK {
@@ -235,7 +236,7 @@ func TestAKilledDevLeavesNothingInTheWayAndKeepsWhatItHad(t *testing.T) {
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the second run: %s", diff)
 	}
-	if got := second.shell(quote(second.cmd.Path) + " send nylas deltas --json").json(t); len(rows(got, "stored")) != 2 {
+	if got := second.shell(safetext.Shell(second.cmd.Path) + " send nylas deltas --json").json(t); len(rows(got, "stored")) != 2 {
 		t.Errorf("send: %v", got)
 	}
 	third := startDev(t, dir, 0)
@@ -276,7 +277,7 @@ func TestDevRunsAsAnOrdinaryUserAndWhereThatUserCannotEnter(t *testing.T) {
 	}
 	d := startDev(t, dir, user, "--json")
 	d.ready()
-	if got := d.shell(quote(d.cmd.Path) + " send slack slash_command"); got.status != exitOK || !strings.Contains(got.stdout, "stored") {
+	if got := d.shell(safetext.Shell(d.cmd.Path) + " send slack slash_command"); got.status != exitOK || !strings.Contains(got.stdout, "stored") {
 		t.Errorf("send: status %d\n%s%s", got.status, got.stdout, got.err)
 	}
 	if status := d.end(syscall.SIGINT); status != exitOK {

@@ -259,7 +259,7 @@ func (f *doctorFlags) report(cmd *cobra.Command, list []diagnosisJSON) error {
 		}
 	}
 	if refused > 0 {
-		return withStatus(exitMismatch, errors.New(plural(refused, "request")+" would not be accepted"))
+		return mismatchError{errors.New(plural(refused, "request") + " would not be accepted")}
 	}
 	return nil
 }

@@ -6,10 +6,13 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/doctor"
+	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/registry"
 	"webhook-gateway/internal/safetext"
 	"webhook-gateway/jobs"
 )
@@ -18,8 +21,9 @@ import (
 type chest struct {
 	flags   *doctorFlags
 	stdin   []doctor.Secret
-	entries map[string]secretEntry
-	db      *registry
+	entries registry.File
+	pool    *pgxpool.Pool
+	db      *registry.Registry
 }
 
 func (f *doctorFlags) open(cmd *cobra.Command) (*chest, error) {
@@ -29,17 +33,17 @@ func (f *doctorFlags) open(cmd *cobra.Command) (*chest, error) {
 	case f.secretStdin:
 		c.stdin, err = readSecretLines(cmd)
 	case f.secrets != "":
-		c.entries, err = readSecretsFile(f.secrets)
-		err = withStatus(exitConfig, err)
+		c.entries, err = registry.ReadFile(f.secrets)
+		err = asSetting(err)
 	default:
-		c.db, err = openRegistry(cmd, f.dir)
+		c.pool, c.db, err = openRegistry(cmd, f.dir)
 	}
 	return c, err
 }
 
 func (c *chest) close() {
-	if c.db != nil {
-		c.db.close()
+	if c.pool != nil {
+		pg.Close(c.pool)
 	}
 }
 
@@ -60,13 +64,13 @@ func (c *chest) secretsOf(cmd *cobra.Command, p *capture.Capture) (secrets, othe
 			}
 		}
 		if len(secrets) == 0 {
-			return nil, nil, withStatus(exitConfig, fmt.Errorf("%q is not in the file of secrets: name the one whose secret should fit with --source or --job", source+job))
+			return nil, nil, settingError{fmt.Errorf("%q is not in the file of secrets: name the one whose secret should fit with --source or --job", source+job)}
 		}
 		return secrets, others, nil
 	case source == "" && job == "":
 		return nil, nil, usagef("the request does not tell which source or job it called: name it with --source or --job")
 	}
-	ring, err := c.db.ring(cmd, p.Provider, source, job)
+	ring, err := keyringOf(cmd.Context(), c.db, p.Provider, source, job)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,15 +125,15 @@ func (c *chest) others(cmd *cobra.Command, provider string, mine jobs.Keyring) [
 			}
 		}
 	}
-	for _, s := range c.db.directory.Sources(provider) {
+	for _, s := range c.db.Sources(provider) {
 		add("source "+s.Name, s.Keyring)
 	}
-	stored, err := c.db.store.ListJobs(cmd.Context(), jobs.JobFilter{Provider: provider})
+	stored, err := jobs.NewStore(c.pool, nil).ListJobs(cmd.Context(), jobs.JobFilter{Provider: provider})
 	if err != nil {
 		return list // what the sources hold is tried all the same
 	}
 	for _, s := range stored {
-		if j, ok := c.db.directory.Job(provider, s.ID); ok && j.OwnSecrets() {
+		if j, ok := c.db.Job(provider, s.ID); ok && j.OwnSecrets() {
 			add("job "+j.ID.String(), j.Keyring)
 		}
 	}

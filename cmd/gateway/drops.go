@@ -155,7 +155,7 @@ func withDrops(cmd *cobra.Command, do func(context.Context, *pgxpool.Pool) error
 		return err
 	}
 	defer pg.Close(pool)
-	return unmigrated(do(cmd.Context(), pool))
+	return do(cmd.Context(), pool)
 }
 
 // listDrops lists up to the filter's limit, however many pages that takes, and says whether there are more.

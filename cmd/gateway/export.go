@@ -8,10 +8,13 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/drops"
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/registry"
 	"webhook-gateway/internal/safetext"
 	"webhook-gateway/providers"
 )
@@ -112,14 +115,14 @@ func (f *exportFlags) validate(ids []uuid.UUID) (base string, err error) {
 
 // fromDatabase makes captures of deliveries and drops.
 func (f *exportFlags) fromDatabase(cmd *cobra.Command, ids []uuid.UUID) ([]*capture.Capture, error) {
-	db, err := openRegistry(cmd, f.dir)
+	pool, reg, err := openRegistry(cmd, f.dir)
 	if err != nil {
 		return nil, err
 	}
-	defer db.close()
+	defer pg.Close(pool)
 	var list []*capture.Capture
 	for _, id := range ids {
-		e := exporter{registry: db, vendors: vendorsByName(), keepToken: f.keepToken}
+		e := exporter{Registry: reg, pool: pool, vendors: vendorsByName(), keepToken: f.keepToken}
 		c, err := e.delivery(cmd.Context(), id)
 		if errors.Is(err, drops.ErrNotFound) {
 			c, err = e.drop(cmd.Context(), id)
@@ -128,7 +131,7 @@ func (f *exportFlags) fromDatabase(cmd *cobra.Command, ids []uuid.UUID) ([]*capt
 		case errors.Is(err, drops.ErrNotFound):
 			return nil, fmt.Errorf("%s is neither a delivery nor a drop; its retention may have passed", id)
 		case err != nil:
-			return nil, unmigrated(fmt.Errorf("export %s: %w", id, err))
+			return nil, fmt.Errorf("export %s: %w", id, err)
 		}
 		c.Name = fmt.Sprintf("%s-%s-%s", c.Provider, capture.Slug(e.kind), id.String()[len(id.String())-8:])
 		list = append(list, c)
@@ -245,7 +248,8 @@ func jobPathOf(provider, name string) string { return "/webhooks/" + provider + 
 
 // exporter makes captures of what a database holds.
 type exporter struct {
-	*registry
+	*registry.Registry
+	pool      *pgxpool.Pool
 	vendors   map[string]vendorProvider
 	keepToken bool
 	kind      string // of what was made last

@@ -56,12 +56,12 @@ func (e *exporter) delivery(ctx context.Context, id uuid.UUID) (*capture.Capture
 	body, alone := whole(p, row)
 	origin := capture.Origin{Vendor: p, KeepToken: e.keepToken}
 	target := providers.JobPath(row.Provider, row.Job)
-	job, ok := e.directory.Job(row.Provider, row.Job)
+	job, ok := e.Job(row.Provider, row.Job)
 	if !ok {
 		return nil, errors.New("its job's source was removed, and with it what would sign it")
 	}
 	origin.Job = capture.PartyOf(job.ID.String(), job.Pins, job.Fallback)
-	if s, ok := e.directory.SourceByID(job.SourceID); ok {
+	if s, ok := e.SourceByID(job.SourceID); ok {
 		origin.Source = capture.PartyOf(s.Name, s.Pins, false)
 		target = providers.SourcePath(row.Provider, s.Name)
 	}
@@ -128,14 +128,14 @@ func (e *exporter) drop(ctx context.Context, id uuid.UUID) (*capture.Capture, er
 	e.kind = string(kept.Reason)
 	origin := capture.Origin{Vendor: p, KeepToken: e.keepToken}
 	if jobs.VerifierKind(kept.VerifiedBy) == jobs.BySource {
-		s, ok := e.directory.SourceByID(kept.VerifierID)
+		s, ok := e.SourceByID(kept.VerifierID)
 		if !ok {
 			return nil, errors.New("the source that verified it was removed, and with it what would sign it")
 		}
 		origin.Source = capture.PartyOf(s.Name, s.Pins, false)
 	}
 	for _, job := range []uuid.UUID{kept.JobID, kept.PathJob} {
-		if j, ok := e.directory.Job(kept.Provider, job); ok && origin.Job == nil && (origin.Source == nil || j.SourceID == kept.VerifierID) {
+		if j, ok := e.Job(kept.Provider, job); ok && origin.Job == nil && (origin.Source == nil || j.SourceID == kept.VerifierID) {
 			origin.Job = capture.PartyOf(j.ID.String(), j.Pins, j.Fallback)
 		}
 	}

@@ -31,7 +31,7 @@ type jobJSON struct {
 func jobOut(j jobs.StoredJob) jobJSON {
 	out := jobJSON{
 		ID: j.ID, Organization: j.Organization, Provider: j.Provider, Path: providers.JobPath(j.Provider, j.ID),
-		Refs: refsOf(j.Pins), Fallback: j.Fallback, HasSecret: j.Secrets > 0, Secrets: j.Secrets,
+		Refs: jobs.ByName(j.Pins), Fallback: j.Fallback, HasSecret: j.Secrets > 0, Secrets: j.Secrets,
 		RotatingUntil: j.RotatingUntil, CreatedAt: j.CreatedAt, ClosedAt: j.ClosedAt,
 	}
 	if j.SourceID != uuid.Nil {

@@ -12,7 +12,12 @@ import (
 	"syscall"
 	"time"
 
+	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/safetext"
+	"webhook-gateway/internal/sqlstate"
+	"webhook-gateway/jobs"
+	"webhook-gateway/migrations"
 )
 
 // The exit statuses, for scripts.
@@ -21,7 +26,8 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2 // a flag or an argument is wrong
 	exitConfig      = 3 // a setting is missing or wrong
-	exitUnreachable = 4 // PostgreSQL does not answer, or must not be used
+	exitUnreachable = 4 // PostgreSQL or the gateway does not answer, or PostgreSQL must not be used
+	exitMismatch    = 5 // it ran, and the result is not the expected one
 )
 
 func main() {
@@ -35,43 +41,78 @@ func run(ctx context.Context, args []string, std streams) int {
 	root := newRoot(std)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
+	if err != nil {
+		printError(std.err, err)
 	}
-	complain(std.err, err)
-	var coded *statusError
-	if errors.As(err, &coded) {
-		return coded.status
-	}
-	return exitFailed
+	return exitStatus(err)
 }
 
-// complain tells why the process ends. It waits a second at most: what reads standard error may stand still, and
-// the process must end all the same.
-func complain(to io.Writer, err error) {
-	told := make(chan struct{})
+// exitStatus returns the status that a command ends with. It is the only place that maps errors to statuses. The first
+// case that fits decides.
+func exitStatus(err error) int {
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case err == nil:
+		return exitOK
+	case isA[databaseError](err), isA[*pg.UnavailableError](err), isA[*devdb.MissingError](err),
+		is(pg.ErrUnfit), is(errNoAnswer):
+		return exitUnreachable
+	case isA[settingError](err), is(pg.ErrSettings), is(jobs.ErrKey):
+		return exitConfig
+	case isA[usageError](err), is(jobs.ErrInvalid):
+		return exitUsage
+	case isA[mismatchError](err):
+		return exitMismatch
+	default:
+		return exitFailed
+	}
+}
+
+func isA[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+// usageError is about a flag or an argument.
+type usageError struct{ error }
+
+// settingError is about a setting, or about a file that stands in for settings.
+type settingError struct{ error }
+
+// databaseError says that the database at DATABASE_URL must not be used.
+type databaseError struct{ error }
+
+// mismatchError says that a command ran, and that its result is not the expected one.
+type mismatchError struct{ error }
+
+// errNoAnswer says that nothing answers where a gateway should.
+var errNoAnswer = errors.New("no gateway answers")
+
+func (e usageError) Unwrap() error    { return e.error }
+func (e settingError) Unwrap() error  { return e.error }
+func (e databaseError) Unwrap() error { return e.error }
+
+// asSetting makes an error a settingError; nil stays nil.
+func asSetting(err error) error {
+	if err != nil {
+		err = settingError{err}
+	}
+	return err
+}
+
+// printError says why the process ends. It waits a second at most: standard error may not be read, and the process must
+// end all the same.
+func printError(to io.Writer, err error) {
+	if (sqlstate.NoTable(err) || sqlstate.NoColumn(err)) && !isA[databaseError](err) && !errors.Is(err, migrations.ErrMigrate) {
+		err = fmt.Errorf("the database lacks migrations of this build; run: gateway migrate up (%w)", err)
+	}
+	printed := make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(printed)
 		fmt.Fprintln(safetext.NewWriter(to), "error:", err)
 	}()
 	select {
-	case <-told:
+	case <-printed:
 	case <-time.After(time.Second):
 	}
-}
-
-// statusError is an error with the exit status it ends the process with.
-type statusError struct {
-	status int
-	err    error
-}
-
-func (e *statusError) Error() string { return e.err.Error() }
-func (e *statusError) Unwrap() error { return e.err }
-
-func withStatus(status int, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &statusError{status: status, err: err}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"webhook-gateway/internal/pg"
 	"webhook-gateway/migrations"
 )
 
@@ -44,7 +45,7 @@ func migrateUpCommand() *cobra.Command {
 				for _, m := range out {
 					fmt.Fprintln(cmd.ErrOrStderr(), "applied", m.Name)
 				}
-				return unconnected(err)
+				return pg.Unavailable(err)
 			}
 			if asJSON {
 				return printJSON(cmd, map[string]any{"applied": out})
@@ -57,7 +58,7 @@ func migrateUpCommand() *cobra.Command {
 			}
 			states, err := migrations.Status(cmd.Context(), cfg.DatabaseURL.Reveal())
 			if err != nil {
-				return unconnected(err)
+				return pg.Unavailable(err)
 			}
 			why := "the schema is that of this build"
 			if newest := states[len(states)-1]; newest.Newer {
@@ -84,7 +85,7 @@ func migrateStatusCommand() *cobra.Command {
 			}
 			states, err := migrations.Status(cmd.Context(), cfg.DatabaseURL.Reveal())
 			if err != nil {
-				return unconnected(err)
+				return pg.Unavailable(err)
 			}
 			return printStates(cmd, states, asJSON)
 		},

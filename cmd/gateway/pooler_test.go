@@ -52,7 +52,7 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 		t.Errorf("config check: %+v", got)
 	}
 	err := startServing(t, url).refused()
-	if err == nil || !strings.Contains(err.Error(), "pool_mode = session") || statusOf(err) != exitUnreachable {
+	if err == nil || !strings.Contains(err.Error(), "pool_mode = session") || exitStatus(err) != exitUnreachable {
 		t.Errorf("serve: %v", err)
 	}
 	// Nothing was set for a session that others are handed.

@@ -82,7 +82,7 @@ func (f *redriveFlags) run(cmd *cobra.Command, args []string) error {
 	defer pg.Close(pool)
 	d, err := newDriver(ctx, pool, cfg, newLogger(cmd.ErrOrStderr(), cfg))
 	if err != nil {
-		return unmigrated(err)
+		return err
 	}
 	defer d.Stop()
 	var plan *redrive.Plan
@@ -92,7 +92,7 @@ func (f *redriveFlags) run(cmd *cobra.Command, args []string) error {
 		plan, err = d.PlanFilter(ctx, filter)
 	}
 	if err != nil {
-		return unmigrated(err)
+		return err
 	}
 	if f.dryRun {
 		err = d.DryRun(ctx, plan)
@@ -104,7 +104,7 @@ func (f *redriveFlags) run(cmd *cobra.Command, args []string) error {
 		err = printed
 	}
 	if err != nil {
-		return unmigrated(err)
+		return err
 	}
 	return incomplete(plan, ids != nil)
 }

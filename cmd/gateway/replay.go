@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -16,9 +14,6 @@ import (
 
 	"webhook-gateway/internal/capture"
 )
-
-// exitMismatch is the exit status when something ran, and what was expected of it does not hold.
-const exitMismatch = 5
 
 // replayFlags are those of gateway replay.
 type replayFlags struct {
@@ -200,14 +195,4 @@ func (f *replayFlags) sender() *http.Client {
 		Timeout:       f.timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-}
-
-// isTerminalWriter reports whether people see what is written.
-func isTerminalWriter(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

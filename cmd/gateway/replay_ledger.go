@@ -6,11 +6,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/registry"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 )
@@ -19,8 +22,9 @@ import (
 type ledger struct {
 	places  capture.Places
 	signers map[string]capture.Signer
-	found   map[string]found
-	db      *registry // nil: nothing is to be known
+	found   map[string]registry.Found
+	pool    *pgxpool.Pool
+	db      *registry.Registry // nil: no database can be asked
 	keys    *idempotency.Service
 	vendors map[string]providers.Provider
 	began   time.Time
@@ -39,32 +43,28 @@ func (f *replayFlags) ledger(cmd *cobra.Command, acts []*act) (*ledger, error) {
 		}
 	}
 	if f.secrets != "" {
-		entries, err := readSecretsFile(f.secrets)
-		if err != nil {
-			return nil, withStatus(exitConfig, err)
-		}
-		l.places, err = placesFrom(entries, list)
-		return l, withStatus(exitConfig, err)
+		var err error
+		l.places, err = findInFile(f.secrets, list)
+		return l, err
 	}
-	db, err := openRegistry(cmd, f.dir)
+	var err error
+	if l.pool, l.db, err = openRegistry(cmd, f.dir); err != nil {
+		return nil, err
+	}
+	if l.keys, err = idempotency.NewService(l.pool, idempotency.Options{}); err == nil {
+		l.places, l.found, err = l.db.Find(cmd.Context(), list)
+		err = asSetting(err)
+	}
 	if err != nil {
+		l.close()
 		return nil, err
-	}
-	l.db = db
-	if l.keys, err = idempotency.NewService(db.pool, idempotency.Options{}); err != nil {
-		db.close()
-		return nil, err
-	}
-	if l.places, l.found, err = db.find(cmd.Context(), list); err != nil {
-		db.close()
-		return nil, withStatus(exitConfig, err)
 	}
 	return l, nil
 }
 
 func (l *ledger) close() {
-	if l.db != nil {
-		l.db.close()
+	if l.pool != nil {
+		pg.Close(l.pool)
 	}
 }
 
@@ -82,13 +82,13 @@ func (l *ledger) look(ctx context.Context, acts []*act) error {
 		for key, ref := range l.refs(a) {
 			o, err := l.keys.Read(ctx, ref.ref, ref.hash)
 			if err != nil {
-				return unmigrated(fmt.Errorf("ask for what is known: %w", err))
+				return fmt.Errorf("ask for what is known: %w", err)
 			}
 			a.known[key] = o.Kind == idempotency.Completed
 		}
 		var err error
 		if a.before, err = l.written(ctx, a); err != nil {
-			return unmigrated(fmt.Errorf("ask for what is known: %w", err))
+			return fmt.Errorf("ask for what is known: %w", err)
 		}
 	}
 	return nil
@@ -131,15 +131,15 @@ func (l *ledger) refs(a *act) map[string]keyed {
 // secrets of its own. Nil: none.
 func (l *ledger) jobOf(c *capture.Capture, tenant jobs.Identity) *jobs.Job {
 	if c.Source == nil {
-		return l.found[capture.PlaceKey(c.Provider, "job", c.Job.Name)].job
+		return l.found[capture.PlaceKey(c.Provider, "job", c.Job.Name)].Job
 	}
-	source := l.found[capture.PlaceKey(c.Provider, "source", c.Source.Name)].of
+	source := l.found[capture.PlaceKey(c.Provider, "source", c.Source.Name)].Source
 	if source == nil {
 		return nil
 	}
-	job, ok := l.db.directory.JobFor(source.ID, tenant)
+	job, ok := l.db.JobFor(source.ID, tenant)
 	if (tenant == jobs.Identity{}) {
-		job, ok = l.db.directory.Fallback(source.ID)
+		job, ok = l.db.Fallback(source.ID)
 	}
 	if !ok || job.Closed {
 		return nil
@@ -174,7 +174,7 @@ func (l *ledger) settle(ctx context.Context, acts []*act) error {
 			continue
 		}
 		if err := l.settleOne(ctx, a, attributed); err != nil {
-			return unmigrated(fmt.Errorf("ask what became of %s: %w", a.name, err))
+			return fmt.Errorf("ask what became of %s: %w", a.name, err)
 		}
 	}
 	return nil
@@ -264,12 +264,12 @@ func (l *ledger) written(ctx context.Context, a *act) (capture.Outcomes, error) 
 	}
 	if len(bodies) > 0 {
 		var n int
-		if err := l.db.pool.QueryRow(ctx, countMinted, since, c.Provider, bodies).Scan(&n); err != nil {
+		if err := l.pool.QueryRow(ctx, countMinted, since, c.Provider, bodies).Scan(&n); err != nil {
 			return nil, err
 		}
 		counts[capture.Accepted] = n
 	}
-	rows, err := l.db.pool.Query(ctx, countDropped, since, c.Provider, c.Content)
+	rows, err := l.pool.Query(ctx, countDropped, since, c.Provider, c.Content)
 	if err != nil {
 		return nil, err
 	}

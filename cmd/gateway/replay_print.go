@@ -13,7 +13,7 @@ import (
 // progress tells people on a terminal how far it is, until stop is called.
 func (r *replaying) progress(w io.Writer) (stop func()) {
 	w = raw(w)
-	if !isTerminalWriter(w) || r.total < 2 {
+	if !isTerminal(w) || r.total < 2 {
 		return func() {}
 	}
 	done, finished := make(chan struct{}), make(chan struct{})

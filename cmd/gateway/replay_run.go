@@ -218,9 +218,9 @@ func (r *replaying) verdict() error {
 	case failed == 0:
 		return nil
 	case unanswered > 0 && answered == 0:
-		return withStatus(exitUnreachable, fmt.Errorf("no gateway answers at %s", r.base))
+		return fmt.Errorf("%w at %s", errNoAnswer, r.base)
 	default:
-		return withStatus(exitMismatch, fmt.Errorf("%d of %d did not come as expected", failed, len(r.acts)))
+		return mismatchError{fmt.Errorf("%d of %d did not come as expected", failed, len(r.acts))}
 	}
 }
 

@@ -197,8 +197,8 @@ func TestNothingIsSentWhenSomebodyIsMissing(t *testing.T) {
 		{entry, 0o640, []string{"has the mode 0640"}},
 		{"slack-app: {path: /webhooks/nylas/sources/main, secret: abc}\n", 0o600, []string{`the path of "slack-app" is not one of slack's`}},
 		{"slack-app: {path: main, secret: abc}\nnylas-app: {path: /webhooks/nylas/x, secret: ' '}\n", 0o600, []string{"slack-app has no path like", "nylas-app has no secret"}},
-		{"slack-app: abc-secret\n", 0o600, []string{"is no mapping of names"}},
-		{"slack-app: {path: /webhooks/slack/x, secret: abc, more: abc-secret}\n", 0o600, []string{"is no mapping of names"}},
+		{"slack-app: abc-secret\n", 0o600, []string{"does not map names"}},
+		{"slack-app: {path: /webhooks/slack/x, secret: abc, more: abc-secret}\n", 0o600, []string{"does not map names"}},
 	} {
 		got := call(t, untouched{t}, "replay", slack, nylas, "--target", s.URL, "--secrets", secretsFile(t, tt.text, tt.mode))
 		got.wants(t, exitConfig, tt.says...)

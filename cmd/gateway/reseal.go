@@ -31,7 +31,7 @@ The exit status is 3 when a secret does not open; it stays as it is, and the oth
 					err = printErr
 				}
 				if err == nil && len(r.Unopened) > 0 {
-					err = withStatus(exitConfig, unopenedError(r.Unopened))
+					err = unopenedError(r.Unopened)
 				}
 				return err
 			})
@@ -62,6 +62,6 @@ func unopenedError(rows []jobs.Unopened) error {
 	if len(rows) > 1 {
 		more = fmt.Sprintf(" and %s more", plural(len(rows)-1, "row"))
 	}
-	return fmt.Errorf("GATEWAY_SECRETS_KEY does not open the secrets of %s %s%s; they stay as they are (gateway config check --connect says which keys are missing)",
-		first.Holder, first.ID, more)
+	return fmt.Errorf("%w does not open the secrets of %s %s%s; they stay as they are (gateway config check --connect says which keys are missing)",
+		jobs.ErrKey, first.Holder, first.ID, more)
 }

@@ -46,7 +46,7 @@ func newRoot(s streams) *cobra.Command {
 	root.SetOut(safetext.NewWriter(s.out))
 	root.SetErr(safetext.NewWriter(s.err))
 	root.PersistentFlags().String("config", "", "YAML file with settings (environment variables win over it)")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return withStatus(exitUsage, err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		serveCommand(),
 		devCommand(),
@@ -72,15 +72,21 @@ func newRoot(s streams) *cobra.Command {
 
 // settings loads the settings of a command and demands those named.
 func settings(cmd *cobra.Command, required ...string) (configs.Config, error) {
+	cfg, err := settingsOver(cmd, nil)
+	if err == nil {
+		err = asSetting(cfg.Require(required...))
+	}
+	return cfg, err
+}
+
+// settingsOver loads the settings of a command. Variables in over win over the environment.
+func settingsOver(cmd *cobra.Command, over []string) (configs.Config, error) {
 	file, err := cmd.Flags().GetString("config")
 	if err != nil {
 		return configs.Config{}, err
 	}
-	cfg, err := configs.Load(file, os.Environ())
-	if err == nil {
-		err = cfg.Require(required...)
-	}
-	return cfg, withStatus(exitConfig, err)
+	cfg, err := configs.Load(file, append(os.Environ(), over...))
+	return cfg, asSetting(err)
 }
 
 // printJSON writes exactly one JSON object to stdout.

@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/pg"
-	"webhook-gateway/internal/sqlstate"
 	"webhook-gateway/jobs"
 )
 
@@ -68,15 +65,6 @@ func interruptible(ctx context.Context, in io.Reader) io.Reader {
 	})
 }
 
-func isTerminal(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
 // keyUse says what a command does with GATEWAY_SECRETS_KEY.
 type keyUse int
 
@@ -101,7 +89,7 @@ func withStore(cmd *cobra.Command, use keyUse, do func(ctx context.Context, stor
 	var keys *jobs.Keys
 	if use != keyUnused {
 		if keys, err = jobs.NewKeys(cfg.SecretsKey.Reveal()); err != nil {
-			return withStatus(exitConfig, err)
+			return err
 		}
 	}
 	ctx := cmd.Context()
@@ -111,23 +99,11 @@ func withStore(cmd *cobra.Command, use keyUse, do func(ctx context.Context, stor
 	}
 	defer pg.Close(pool)
 	if use == keySeals {
-		err := jobs.CheckKeys(ctx, pool, keys)
-		if errors.Is(err, jobs.ErrKeys) {
-			return withStatus(exitConfig, err)
-		}
-		if err != nil {
-			return unmigrated(err)
+		if err := jobs.CheckKeys(ctx, pool, keys); err != nil {
+			return err
 		}
 	}
-	return registered(do(ctx, jobs.NewStore(pool, keys)))
-}
-
-// unmigrated adds what to do to the error of a database without our tables.
-func unmigrated(err error) error {
-	if sqlstate.NoTable(err) || sqlstate.NoColumn(err) {
-		return fmt.Errorf("the database lacks migrations of this build; run: gateway migrate up (%w)", err)
-	}
-	return err
+	return do(ctx, jobs.NewStore(pool, keys))
 }
 
 // secretFlags are those of both set-secret commands.

@@ -2,19 +2,20 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"webhook-gateway/internal/dev"
 	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/registry"
 )
 
 // sendFlags are those of gateway send.
@@ -94,24 +95,28 @@ func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleTyp
 		return usagef("--source and --job name two different URLs; give one of them")
 	}
 	ctx := cmd.Context()
-	place, err := f.place(cmd)
+	at, err := f.locate(cmd)
 	if err != nil {
 		return err
 	}
-	base, err := f.base(place)
+	if f.target == "" {
+		f.target = "http://" + dialable(at.Listen)
+	}
+	base, err := targetBase(f.target, f.yes)
 	if err != nil {
 		return err
 	}
-	if err := place.open(ctx); err != nil {
-		return err
-	}
-	defer pg.Close(place.pool)
-	holder, err := place.holder(ctx, vendor.provider, f.source, f.job)
+	pool, reg, err := at.open(ctx)
 	if err != nil {
 		return err
 	}
-	s := kind.make(holder.named)
-	r := report{Provider: vendor.provider, Type: kind.name, Method: http.MethodPost, URL: base + holder.path, handshake: s.handshake, answer: s.answer}
+	defer pg.Close(pool)
+	holder, err := f.holder(ctx, reg, vendor.provider)
+	if err != nil {
+		return err
+	}
+	s := kind.make(holder.Identities)
+	r := report{Provider: vendor.provider, Type: kind.name, Method: http.MethodPost, URL: base + holder.Path, handshake: s.handshake, answer: s.answer}
 	if s.query != nil {
 		r.Method, r.URL = http.MethodGet, r.URL+"?"+s.query.Encode()
 	}
@@ -125,7 +130,7 @@ func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleTyp
 			return err
 		}
 		if !s.unsigned {
-			maps.Copy(req.Header, vendor.sign(holder.secret, body, time.Now()))
+			maps.Copy(req.Header, vendor.sign(holder.Secret, body, time.Now()))
 		}
 		answer, err := post(req)
 		if err != nil {
@@ -134,7 +139,7 @@ func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleTyp
 		r.Sent = append(r.Sent, answer)
 	}
 	if !s.handshake {
-		if err := r.look(ctx, place.pool, s, bodies, began); err != nil {
+		if err := r.look(ctx, pool, s, bodies, began); err != nil {
 			return err
 		}
 	}
@@ -167,7 +172,7 @@ func post(req *http.Request) (sent, error) {
 	began := time.Now()
 	resp, err := client.Do(req)
 	if err != nil {
-		return sent{}, withStatus(exitUnreachable, fmt.Errorf("no gateway answers at %s (is gateway dev or gateway serve running?): %w", req.URL.Host, err))
+		return sent{}, fmt.Errorf("%w at %s (is gateway dev or gateway serve running?): %w", errNoAnswer, req.URL.Host, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
@@ -177,19 +182,23 @@ func post(req *http.Request) (sent, error) {
 	return sent{Status: resp.StatusCode, Body: string(body), TookMS: milliseconds(time.Since(began))}, nil
 }
 
-// base is the address of the gateway to send to, without a path.
-func (f *sendFlags) base(p *place) (string, error) {
-	target := f.target
-	if target == "" {
-		target = "http://" + dialable(p.listen)
+// locate finds the gateway to send to. The settings name it only together with a source or a job: the sample source is
+// one of gateway dev.
+func (f *sendFlags) locate(cmd *cobra.Command) (located, error) {
+	if f.source != "" || f.job != "" {
+		return locate(cmd, f.dir)
 	}
-	u, err := url.Parse(target)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return "", usagef("--target %q: write the gateway's address without a path, like http://127.0.0.1:8080", target)
+	return locateDev(f.dir, " with --source or --job")
+}
+
+// holder finds the source or job that is named, or the sample source.
+func (f *sendFlags) holder(ctx context.Context, reg *registry.Registry, provider string) (registry.Target, error) {
+	if f.job == "" {
+		return reg.SourceTarget(ctx, provider, cmp.Or(f.source, dev.Source))
 	}
-	ip := net.ParseIP(u.Hostname())
-	if u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) && !f.yes {
-		return "", usagef("--target %s is not this machine, and sample rows would be stored there; add --yes if that is meant", u.Host)
+	id, err := parseID("--job", f.job)
+	if err != nil {
+		return registry.Target{}, err
 	}
-	return u.Scheme + "://" + u.Host, nil
+	return reg.JobTarget(provider, id)
 }

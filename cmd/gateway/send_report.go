@@ -79,14 +79,14 @@ func (r *report) look(ctx context.Context, pool *pgxpool.Pool, s sample, bodies 
 		r.Stored, err = pgx.CollectRows(rows, pgx.RowToStructByPos[storedRow])
 	}
 	if err != nil {
-		return unmigrated(fmt.Errorf("read the stored row: %w", err))
+		return fmt.Errorf("read the stored row: %w", err)
 	}
 	rows, err = pool.Query(ctx, selectDropped, since, r.Provider, bodies)
 	if err == nil {
 		r.Dropped, err = pgx.CollectRows(rows, pgx.RowToStructByPos[droppedRow])
 	}
 	if err != nil {
-		return unmigrated(fmt.Errorf("read the drop: %w", err))
+		return fmt.Errorf("read the drop: %w", err)
 	}
 	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"webhook-gateway/internal/dev"
 	"webhook-gateway/jobs"
 )
 
@@ -191,52 +190,11 @@ func TestSendSaysWhenNoDevGatewayRuns(t *testing.T) {
 	dir := t.TempDir()
 	call(t, untouched{t}, "send", "slack", "--dir", dir).wants(t, exitConfig, "no gateway dev runs in "+dir, "--dir", " dev")
 	// What a killed run leaves.
-	d := devDir(dir)
-	if err := d.writeEnv(devEnv{databaseURL: "postgres://gateway@127.0.0.1:1/gateway", secretsKey: testKey, listen: "127.0.0.1:1"}); err != nil {
+	env := dev.Env{DatabaseURL: "postgres://gateway@127.0.0.1:1/gateway", SecretsKey: testKey, Listen: "127.0.0.1:1"}
+	if err := dev.Folder(dir).WriteEnv(env); err != nil {
 		t.Fatal(err)
 	}
 	call(t, untouched{t}, "send", "slack", "--dir", dir).wants(t, exitUnreachable, "the gateway dev that ran in "+dir+" has ended")
-}
-
-func TestTheDevDirectoryKeepsItsKeyToItself(t *testing.T) {
-	t.Parallel()
-	d, err := makeDevDir(filepath.Join(t.TempDir(), "it's here"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := d.key()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := d.key(); err != nil || again != key {
-		t.Errorf("the second read gives another key, %v", err)
-	}
-	if other, err := makeDevDir(t.TempDir()); err != nil {
-		t.Error(err)
-	} else if otherKey, err := other.key(); err != nil || otherKey == key {
-		t.Errorf("two directories have one key, %v", err)
-	}
-	env := devEnv{databaseURL: "postgres://u:p@h/d?sslmode=disable", secretsKey: key, stateDir: d.state(), listen: "[::]:8080", adminListen: "127.0.0.1:8081"}
-	if err := d.writeEnv(env); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := d.readEnv(); err != nil || got != env {
-		t.Errorf("got %+v, want %+v, %v", got, env, err)
-	}
-	for _, file := range []string{d.keyFile(), d.envFile()} {
-		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: mode %v, %v", file, info.Mode(), err)
-		}
-	}
-	if got := string(readFile(t, filepath.Join(string(d), ".gitignore"))); got != "*\n" {
-		t.Errorf(".gitignore %q", got)
-	}
-	if err := os.WriteFile(d.keyFile(), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.key(); err == nil || !strings.Contains(err.Error(), d.keyFile()) {
-		t.Errorf("an empty key file: %v", err)
-	}
 }
 
 func TestIDsSinceAnInstantSortBelowThoseMintedAfterIt(t *testing.T) {

@@ -72,11 +72,11 @@ type addresses struct{ Public, Admin net.Addr }
 func serve(ctx context.Context, cfg configs.Config, logTo io.Writer, ready func(addresses)) error {
 	signal.Ignore(syscall.SIGPIPE) // whatever reads the log may end before the gateway does
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return withStatus(exitConfig, fmt.Errorf("make GATEWAY_STATE_DIR: %w", err))
+		return settingError{fmt.Errorf("make GATEWAY_STATE_DIR: %w", err)}
 	}
 	keys, err := jobs.NewKeys(cfg.SecretsKey.Reveal())
 	if err != nil {
-		return withStatus(exitConfig, err)
+		return err
 	}
 	pool, err := openPool(ctx, cfg.DatabaseURL.Reveal(), int32(cfg.Committers)+inbox.SpareConnections+4)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/registry"
 )
 
 // maxSignBody bounds a body to be signed; no gateway takes a larger one.
@@ -76,29 +78,23 @@ func (f *signFlags) secret(cmd *cobra.Command) (string, error) {
 		c.Job, c.Target = &capture.Party{Name: f.job}, "/webhooks/"+f.provider+"/"+capture.JobMark
 	}
 	if f.secrets != "" {
-		entries, err := readSecretsFile(f.secrets)
+		places, err := findInFile(f.secrets, []*capture.Capture{c})
 		if err != nil {
-			return "", withStatus(exitConfig, err)
-		}
-		places, err := placesFrom(entries, []*capture.Capture{c})
-		if err != nil {
-			return "", withStatus(exitConfig, err)
+			return "", err
 		}
 		place, err := places.Of(c)
 		return place.Secret, err
 	}
-	db, err := openRegistry(cmd, f.dir)
+	pool, reg, err := openRegistry(cmd, f.dir)
 	if err != nil {
 		return "", err
 	}
-	defer db.close()
-	ring, err := db.ring(cmd, f.provider, f.source, f.job)
+	defer pg.Close(pool)
+	ring, err := keyringOf(cmd.Context(), reg, f.provider, f.source, f.job)
 	if err != nil {
 		return "", err
 	}
-	h := holder{}
-	err = h.unlock(ring, f.source+f.job)
-	return h.secret, err
+	return registry.Newest(ring, f.source+f.job)
 }
 
 func printHeaders(cmd *cobra.Command, headers http.Header, asJSON bool) error {

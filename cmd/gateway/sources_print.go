@@ -28,7 +28,7 @@ type sourceJSON struct {
 func sourceOut(s jobs.StoredSource) sourceJSON {
 	return sourceJSON{
 		ID: s.ID, Name: s.Name, Provider: s.Provider, Path: providers.SourcePath(s.Provider, s.Name),
-		Refs: refsOf(s.Pins), HasSecret: s.Secrets > 0, Secrets: s.Secrets, RotatingUntil: s.RotatingUntil,
+		Refs: jobs.ByName(s.Pins), HasSecret: s.Secrets > 0, Secrets: s.Secrets, RotatingUntil: s.RotatingUntil,
 		ActiveJobs: s.ActiveJobs, CreatedAt: s.CreatedAt,
 	}
 }

@@ -28,11 +28,11 @@ const (
 // listen takes both addresses, so that one that is taken ends the process at once.
 func (g *gateway) listen() (public, private net.Listener, err error) {
 	if public, err = net.Listen("tcp", g.cfg.Listen); err != nil {
-		return nil, nil, withStatus(exitConfig, fmt.Errorf("listen on GATEWAY_LISTEN: %w", err))
+		return nil, nil, settingError{fmt.Errorf("listen on GATEWAY_LISTEN: %w", err)}
 	}
 	if private, err = net.Listen("tcp", g.cfg.AdminListen); err != nil {
 		public.Close()
-		return nil, nil, withStatus(exitConfig, fmt.Errorf("listen on GATEWAY_ADMIN_LISTEN: %w", err))
+		return nil, nil, settingError{fmt.Errorf("listen on GATEWAY_ADMIN_LISTEN: %w", err)}
 	}
 	return public, private, nil
 }
@@ -88,11 +88,12 @@ func (g *gateway) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := g.ensureDays(ctx); err != nil {
-		return withStatus(exitUnreachable, unconnected(err))
+	err := g.ensureDays(ctx)
+	if err != nil {
+		return unusable(err)
 	}
 	if err := g.directory.Load(ctx); err != nil {
-		return withStatus(exitUnreachable, fmt.Errorf("load sources and jobs: %w", unconnected(err)))
+		return unusable(fmt.Errorf("load sources and jobs: %w", err))
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func (g *gateway) checkStart(ctx context.Context) error {
 	}
 	server, err := pg.Describe(ctx, g.pool)
 	if err != nil {
-		return withStatus(exitUnreachable, unconnected(err))
+		return unusable(err)
 	}
 	if !server.Fsync {
 		g.fsyncOff.Set(1)
@@ -142,18 +143,21 @@ func newFsyncOff(reg prometheus.Registerer) prometheus.Gauge {
 func checkDatabase(ctx context.Context, cfg configs.Config, pool *pgxpool.Pool, keys *jobs.Keys) error {
 	err := idempotency.CheckServer(ctx, pool, idempotency.ServerOptions{AcceptFsyncOff: cfg.AcceptFsyncOff})
 	if err != nil {
-		return withStatus(exitUnreachable, unconnected(err))
+		return unusable(err)
 	}
-	pending, err := migrations.Pending(ctx, cfg.DatabaseURL.Reveal())
-	if err != nil {
-		return withStatus(exitUnreachable, unconnected(err))
+	switch pending, err := migrations.Pending(ctx, cfg.DatabaseURL.Reveal()); {
+	case err != nil:
+		return unusable(err)
+	case pending > 0:
+		return unusable(fmt.Errorf("the database lacks %d migrations: run gateway migrate up", pending))
 	}
-	if pending > 0 {
-		return withStatus(exitUnreachable, fmt.Errorf("the database lacks %d migrations: run gateway migrate up", pending))
+	return unusable(jobs.CheckKeys(ctx, pool, keys))
+}
+
+// unusable makes an error of the start a databaseError; one of GATEWAY_SECRETS_KEY stays one of a setting.
+func unusable(err error) error {
+	if err == nil || errors.Is(err, jobs.ErrKeys) {
+		return err
 	}
-	err = jobs.CheckKeys(ctx, pool, keys)
-	if errors.Is(err, jobs.ErrKeys) {
-		return withStatus(exitConfig, err)
-	}
-	return withStatus(exitUnreachable, unconnected(err))
+	return databaseError{pg.Unavailable(err)}
 }

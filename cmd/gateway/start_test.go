@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -176,7 +175,7 @@ func TestServeRefusesAtStart(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("got %v, want %q", err, tt.says)
 			}
-			if got := statusOf(err); got != tt.status {
+			if got := exitStatus(err); got != tt.status {
 				t.Errorf("exit status %d, want %d", got, tt.status)
 			}
 		})
@@ -192,7 +191,7 @@ func TestServeWaitsForPostgreSQL(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := startServing(t, url, "GATEWAY_WAIT_FOR_POSTGRES=false").refused(); statusOf(err) != exitUnreachable {
+	if err := startServing(t, url, "GATEWAY_WAIT_FOR_POSTGRES=false").refused(); exitStatus(err) != exitUnreachable {
 		t.Errorf("told not to wait: %v", err)
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -200,7 +199,7 @@ func TestServeWaitsForPostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	if err := startServing(t, url, "GATEWAY_LISTEN="+taken.Addr().String()).refused(); statusOf(err) != exitConfig {
+	if err := startServing(t, url, "GATEWAY_LISTEN="+taken.Addr().String()).refused(); exitStatus(err) != exitConfig {
 		t.Errorf("an address that is taken: %v, want it at once", err)
 	}
 
@@ -352,12 +351,4 @@ func TestUnreadyOnceDirectoryIsStale(t *testing.T) {
 			t.Errorf("after 11 s: %d", got)
 		}
 	})
-}
-
-func statusOf(err error) int {
-	var coded *statusError
-	if errors.As(err, &coded) {
-		return coded.status
-	}
-	return exitFailed
 }

@@ -32,7 +32,7 @@ number may run at once, beside all writers. What a bounded pass or a busy table 
 			}
 			swept, err := sweeper.Sweep(ctx)
 			if err != nil {
-				return fmt.Errorf("sweep: %w", unmigrated(err))
+				return fmt.Errorf("sweep: %w", err)
 			}
 			if asJSON {
 				return printJSON(cmd, map[string]any{"swept": swept})

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -39,7 +40,7 @@ func (t table) flush() error { return t.w.Flush() }
 
 // forBytes returns where bytes go that must not change; a terminal gets them with their controls escaped all the same.
 func forBytes(w io.Writer) io.Writer {
-	if to := raw(w); !isTerminalWriter(to) {
+	if to := raw(w); !isTerminal(to) {
 		return to
 	}
 	return w
@@ -51,4 +52,14 @@ func raw(w io.Writer) io.Writer {
 		return s.Raw()
 	}
 	return w
+}
+
+// isTerminal reports whether a stream is one that a person reads or types at.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -55,7 +55,7 @@ func tryDatabase(ctx context.Context, cfg configs.Config) (*databaseJSON, error)
 	defer pg.Close(pool)
 	server, err := pg.Describe(ctx, pool)
 	if err != nil {
-		return nil, unconnected(err)
+		return nil, pg.Unavailable(err)
 	}
 	found := &databaseJSON{Server: server, RoundTripMS: milliseconds(server.RoundTrip)}
 	states, err := migrations.Status(ctx, cfg.DatabaseURL.Reveal())
@@ -68,7 +68,7 @@ func tryDatabase(ctx context.Context, cfg configs.Config) (*databaseJSON, error)
 		err = checkDatabase(ctx, cfg, pool, keys)
 	}
 	if err != nil {
-		return found, unconnected(err)
+		return found, pg.Unavailable(err)
 	}
 	// As serve reads them.
 	err = jobs.NewDirectory(pool, keys, slog.New(slog.DiscardHandler), nil).Load(ctx)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -13,7 +12,7 @@ import (
 
 // usagef is an error about a flag or an argument.
 func usagef(format string, args ...any) error {
-	return withStatus(exitUsage, fmt.Errorf(format, args...))
+	return usageError{fmt.Errorf(format, args...)}
 }
 
 // group is a command that only holds others. Without one of them it says which there are.
@@ -119,15 +118,6 @@ func parseID(flag, text string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// refsOf is how identities are printed as JSON.
-func refsOf(pins []jobs.Identity) map[string]string {
-	refs := make(map[string]string, len(pins))
-	for _, p := range pins {
-		refs[p.Name] = p.Value
-	}
-	return refs
-}
-
 // refsText is how identities are printed for people.
 func refsText(pins []jobs.Identity) string {
 	texts := make([]string, len(pins))
@@ -138,12 +128,4 @@ func refsText(pins []jobs.Identity) string {
 		return "-"
 	}
 	return strings.Join(texts, " ")
-}
-
-// registered gives the errors of the store their exit status.
-func registered(err error) error {
-	if errors.Is(err, jobs.ErrInvalid) {
-		return withStatus(exitUsage, err)
-	}
-	return unmigrated(err)
 }

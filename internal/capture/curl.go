@@ -3,7 +3,6 @@ package capture
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"webhook-gateway/internal/safetext"
 )
@@ -17,11 +16,11 @@ func (c *Capture) Curl(dir, base, path string) (string, error) {
 	var b strings.Builder
 	body := ""
 	if c.Body != nil {
-		body = quote(strings.TrimSuffix(dir, "/") + "/" + c.Body.File)
+		body = safetext.Shell(strings.TrimSuffix(dir, "/") + "/" + c.Body.File)
 	}
 	if c.Sign.Mode == Resign {
 		kind, party := c.Party()
-		fmt.Fprintf(&b, "gateway sign --provider %s --%s %s", c.Provider, kind, quote(party.Name))
+		fmt.Fprintf(&b, "gateway sign --provider %s --%s %s", c.Provider, kind, safetext.Shell(party.Name))
 		if body != "" {
 			fmt.Fprintf(&b, " < %s", body)
 		}
@@ -32,43 +31,11 @@ func (c *Capture) Curl(dir, base, path string) (string, error) {
 		b.WriteString(" -H @-")
 	}
 	for _, h := range c.Headers {
-		fmt.Fprintf(&b, " \\\n  -H %s", quote(h[0]+": "+h[1]))
+		fmt.Fprintf(&b, " \\\n  -H %s", safetext.Shell(h[0]+": "+h[1]))
 	}
 	if body != "" {
 		fmt.Fprintf(&b, " \\\n  --data-binary @%s", body)
 	}
-	fmt.Fprintf(&b, " \\\n  %s\n", quote(base+c.PathAndQuery(path)))
+	fmt.Fprintf(&b, " \\\n  %s\n", safetext.Shell(base+c.PathAndQuery(path)))
 	return b.String(), nil
-}
-
-// quote makes one word for a shell of any text. What a terminal must not get is written in the form $'…' of bash and
-// zsh, byte by byte, so that the command still sends what the capture holds.
-func quote(text string) string {
-	plain := strings.IndexFunc(text, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r))
-	}) < 0
-	switch {
-	case plain && text != "":
-		return text
-	case safetext.Line(text) == text:
-		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-	}
-	var b strings.Builder
-	b.WriteString("$'")
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		switch {
-		case r == '\'' || r == '\\':
-			b.WriteString(`\` + text[:size])
-		case safetext.Rune(r) && r != utf8.RuneError:
-			b.WriteString(text[:size])
-		default:
-			for _, c := range []byte(text[:size]) {
-				fmt.Fprintf(&b, `\x%02x`, c)
-			}
-		}
-		text = text[size:]
-	}
-	b.WriteString("'")
-	return b.String()
 }

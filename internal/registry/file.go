@@ -1,4 +1,4 @@
-package main
+package registry
 
 import (
 	"bytes"
@@ -12,20 +12,24 @@ import (
 
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/files"
+	"webhook-gateway/internal/safetext"
 )
 
 // maxSecretsFile bounds a file of secrets.
 const maxSecretsFile = 1 << 20
 
-// secretEntry is one line of a file of secrets: what a capture calls by its logical name.
-type secretEntry struct {
+// File is a file of secrets: what each name that captures use stands for.
+type File map[string]Entry
+
+// Entry is a source or a job in a file of secrets.
+type Entry struct {
 	Path   string `yaml:"path"` // like /webhooks/slack/sources/main
 	Secret string `yaml:"secret"`
 }
 
-// readSecretsFile reads a file of secrets: a YAML mapping of logical names to paths and secrets. It must be
-// its owner's alone. An error quotes nothing of it but names.
-func readSecretsFile(file string) (map[string]secretEntry, error) {
+// ReadFile reads a file of secrets: a YAML mapping of names to paths and secrets. Only its owner may be able to read
+// it. An error quotes only names from it.
+func ReadFile(file string) (File, error) {
 	f, err := files.Open(file)
 	if errors.Is(err, files.ErrNotRegular) {
 		return nil, err
@@ -39,7 +43,7 @@ func readSecretsFile(file string) (map[string]secretEntry, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the file of secrets: %w", err)
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("%s has the mode %#o, so that others can read the secrets in it; run: chmod 600 %s", file, info.Mode().Perm(), quote(file))
+		return nil, fmt.Errorf("%s has the mode %#o, so that others can read the secrets in it; run: chmod 600 %s", file, info.Mode().Perm(), safetext.Shell(file))
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSecretsFile+1))
 	switch {
@@ -48,11 +52,11 @@ func readSecretsFile(file string) (map[string]secretEntry, error) {
 	case len(text) > maxSecretsFile:
 		return nil, fmt.Errorf("%s is larger than %d bytes", file, maxSecretsFile)
 	}
-	entries := make(map[string]secretEntry)
+	entries := make(File)
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&entries); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s is no mapping of names to a path and a secret each, like\n  slack-app: {path: /webhooks/slack/sources/main, secret: …}", file)
+		return nil, fmt.Errorf("%s does not map names to a path and a secret each, like\n  slack-app: {path: /webhooks/slack/sources/main, secret: …}", file)
 	}
 	var errs []error
 	for name, e := range entries {
@@ -67,8 +71,8 @@ func readSecretsFile(file string) (map[string]secretEntry, error) {
 	return entries, errors.Join(errs...)
 }
 
-// placesFrom finds the places that the captures need in a file of secrets. It names everything that is missing.
-func placesFrom(entries map[string]secretEntry, list []*capture.Capture) (capture.Places, error) {
+// Find returns the places of the sources and jobs that captures name. The error names everything that is missing.
+func (f File) Find(list []*capture.Capture) (capture.Places, error) {
 	places := make(capture.Places)
 	var missing []error
 	for _, c := range list {
@@ -80,7 +84,7 @@ func placesFrom(entries map[string]secretEntry, list []*capture.Capture) (captur
 		if _, done := places[key]; done {
 			continue
 		}
-		e, ok := entries[party.Name]
+		e, ok := f[party.Name]
 		if !ok {
 			missing = append(missing, fmt.Errorf("%s %s %q is not in the file of secrets; capture %s needs it", c.Provider, kind, party.Name, c.Name))
 		} else if !strings.HasPrefix(e.Path, "/webhooks/"+c.Provider+"/") {

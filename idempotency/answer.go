@@ -10,37 +10,37 @@ import (
 	"unicode/utf8"
 )
 
-// MaxResponse is the longest response in bytes that is kept in the row. Store a longer one elsewhere
-// first, and complete with its ResourceRef.
+// MaxResponse is the maximum size in bytes of a response that the row keeps. Store a longer one elsewhere first, and
+// complete the claim with its ResourceRef.
 const MaxResponse = 64 << 10
 
 const (
-	maxDepth    = 1000 // of nested arrays and objects; PostgreSQL's own limit hangs on its stack
+	maxDepth    = 1000 // of nested arrays and objects; PostgreSQL's own limit depends on its stack
 	maxResource = 1024 // bytes of a resource's type or id
 )
 
-// ResourceRef names what the effect made or where its answer lies. The zero value is none.
+// ResourceRef names what the effect created, or where its answer is stored. The zero value means none.
 type ResourceRef struct{ Type, ID string }
 
-// Answer is what a completed key replays: a response, a resource, or both. The response is JSON and comes
-// back byte for byte; JSON null is a response, nil is none.
+// Answer is what a completed key replays: a response, a resource, or both. The response is JSON and is returned byte
+// for byte. JSON null is a response, nil is none.
 type Answer struct {
 	Resource ResourceRef
 	Response json.RawMessage
 }
 
-// Unkept says why a response is not in the row. Its place is taken by a stub, so that the completion does
-// not fail after the effect was made.
+// Unkept says why a response is not in the row. A stub replaces the response, so that the completion does not fail
+// after the effect was made.
 type Unkept struct {
 	Reason string `json:"reason"` // too_large, too_deep, not_json, reserved or unencodable
 	Size   int    `json:"size"`
 	SHA256 string `json:"sha256"`
 }
 
-// stubStart begins a stub and nothing else: a response that begins so is not kept either.
+// stubStart is how a stub begins. Nothing else in the table begins so: a response that does is not kept either.
 const stubStart = `{"idempotency:unkept":`
 
-// Unkept returns the stub in place of the response. False: the response is the one that was given.
+// Unkept returns the stub that replaced the response. False: the response is the original.
 func (a Answer) Unkept() (Unkept, bool) {
 	rest, ok := bytes.CutPrefix(a.Response, []byte(stubStart))
 	if !ok {
@@ -64,7 +64,7 @@ func (a Answer) validate() error {
 	return nil
 }
 
-// columns are what is stored: always something that PostgreSQL takes.
+// columns returns the values to store. PostgreSQL accepts all of them.
 func (a Answer) columns() (response, typ, id *string) {
 	if a.Response != nil {
 		text := string(a.Response)
@@ -80,12 +80,12 @@ func (a Answer) columns() (response, typ, id *string) {
 	return response, typ, id
 }
 
-// reserved reports a response of a caller's that would be taken for one of ours.
+// reserved reports whether a caller's response could be mistaken for one of our stubs.
 func reserved(response []byte) bool {
 	return bytes.HasPrefix(response, []byte(failureStart)) || bytes.HasPrefix(response, []byte(unencodableStart)) || string(response) == overflowed
 }
 
-// unkeepable says why a response cannot be stored as it is; empty: it can.
+// unkeepable says why a response cannot be stored as it is; "" means it can.
 func unkeepable(response []byte) string {
 	switch {
 	case len(response) > MaxResponse:
@@ -100,7 +100,7 @@ func unkeepable(response []byte) string {
 	return ""
 }
 
-// reasonUnencodable is of a value that could not be turned into an answer: there is no response to tell the size of.
+// reasonUnencodable marks a value that could not be encoded. It has no response, so the stub has no size.
 const (
 	reasonUnencodable = "unencodable"
 	unencodableStart  = stubStart + `{"reason":"` + reasonUnencodable + `"`
@@ -116,7 +116,7 @@ func unkeptOf(reason string, response []byte) Unkept {
 	return Unkept{Reason: reason, Size: len(response), SHA256: hex.EncodeToString(sum[:])}
 }
 
-// depth is how many arrays and objects of a valid JSON text are open at once at most.
+// depth returns the maximum nesting of arrays and objects in a valid JSON text.
 func depth(text []byte) int {
 	open, most, quoted := 0, 0, false
 	for i := 0; i < len(text); i++ {
@@ -136,8 +136,8 @@ func depth(text []byte) int {
 	return most
 }
 
-// storable makes a resource's text one that PostgreSQL takes: what it cannot store is percent-escaped,
-// what is too long is replaced by its digest.
+// storable makes a resource's text acceptable to PostgreSQL: it percent-escapes what cannot be stored, and replaces a
+// text that is too long by its digest.
 func storable(text string) string {
 	if len(text) <= maxResource && strings.IndexByte(text, 0) < 0 && utf8.ValidString(text) {
 		return text

@@ -28,18 +28,18 @@ const claimManySQL = `
 	 ORDER BY u.organization, u.scope COLLATE "C", u.key COLLATE "C"
 	    ON CONFLICT (organization_id, scope, key) DO NOTHING`
 
-// One row per key that is there, and one of nulls when none is, so that the isolation is always told.
+// The statement returns one row per key, with nulls for a missing key, so that it always returns the isolation level.
 const getManySQL = `
 	SELECT current_setting('transaction_isolation'), u.n, ` + recordColumns + `
 	  FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS u(organization, scope, key, n)
 	  LEFT JOIN LATERAL (SELECT * FROM agent.idempotency_keys
 	                      WHERE organization_id = u.organization AND scope = u.scope AND key = u.key LIMIT 1) AS k ON true`
 
-// ClaimMany claims keys in any order, with repeats, as Claim would one after the other: the insert and the
-// look at the rows are one round trip, and what must be taken over is then claimed singly. Outcomes are in
-// the order given. A bad item is an error that names its index, before anything is sent. After any other
-// error the outcomes say how far it came: Unsettled ones are not claimed, the others hold. At most one
-// ClaimMany belongs into a transaction: two are unsorted together and can deadlock.
+// ClaimMany claims keys in any order, with repeats, as if Claim were called for one after the other. The insert and the
+// read of the rows are one round trip; keys that must be taken over are then claimed singly. Outcomes are in the order
+// given. A bad item is an error that names its index, before anything is sent. After any other error, Unsettled
+// outcomes are not claimed and the others hold. Call ClaimMany at most once per transaction: two calls together are not
+// sorted and can deadlock.
 func (s *Service) ClaimMany(ctx context.Context, wanted []Wanted, lease time.Duration) ([]Outcome, error) {
 	if err := validateLease(lease); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (s *Service) claimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 		outcomes[i] = Outcome{Kind: Unsettled, ref: wanted[i].Ref}
 		failed = append(failed, fmt.Errorf("claim key: item %d: %w", i, err))
 	}
-	stands := make([]*record, len(wanted)) // what the first of each key, and its repeats so far, came to
+	stands := make([]*record, len(wanted)) // the row that decided for the first item of each key and its repeats so far
 	for at, i := range order {
 		if outcomes[i], err = claims[at].settle(ctx, records[at], started); err != nil {
 			fail(int(i), err)
@@ -92,7 +92,7 @@ func (s *Service) claimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 		if outcomes[i] = outcome(w.Ref, w.Content, stands[of]); outcomes[i].Kind != Absent {
 			continue
 		}
-		// A dead claim that was a conflict for the first, and is not for this one.
+		// An expired claim that was a conflict for the first item, but is not for this one.
 		again := s.claiming(Mint(), w.Ref, w.Content, lease)
 		if outcomes[i], err = again.run(ctx); err != nil {
 			fail(i, err)
@@ -112,7 +112,7 @@ func (s *Service) observeMany(ctx context.Context, outcomes []Outcome) {
 	}
 }
 
-// settle is the outcome of a claim whose first look was part of a batch.
+// settle returns the outcome of a claim whose first read was part of a batch.
 func (c *claiming) settle(ctx context.Context, rec *record, started time.Time) (Outcome, error) {
 	if rec != nil {
 		if o, settled, err := c.judge(ctx, rec, started); err != nil || settled {
@@ -122,7 +122,7 @@ func (c *claiming) settle(ctx context.Context, rec *record, started time.Time) (
 	return c.run(ctx)
 }
 
-// claimRows inserts the keys that are not there and returns the rows that then stand.
+// claimRows inserts the missing keys and returns the row of every key.
 func (s *Service) claimRows(ctx context.Context, claims []*claiming) ([]*record, error) {
 	n := len(claims)
 	ids, organizations, tokens := make([][16]byte, n), make([][16]byte, n), make([][16]byte, n)
@@ -161,7 +161,7 @@ func scanMany(rows pgx.Rows, records []*record) error {
 	return rows.Err()
 }
 
-// The rows are locked in the order given, which a plain UPDATE would leave to the plan.
+// The subquery locks the rows in the order given. A plain UPDATE would lock them in the order of the plan.
 const completeManySQL = `
 	WITH held AS MATERIALIZED (
 	  SELECT k.id, k.lease_token, u.response, u.resource_type, u.resource_id
@@ -181,7 +181,7 @@ const completedSQL = `
 	  FROM unnest($1::uuid[], $2::uuid[]) WITH ORDINALITY AS u(id, token, n)
 	  JOIN agent.idempotency_keys AS k ON k.id = u.id AND k.lease_token = u.token AND k.status = 'completed'`
 
-// completeMany completes claims, whose answers are valid.
+// completeMany completes claims. The answers are valid.
 func (s *Service) completeMany(ctx context.Context, endings []Ending) (recorded []bool, err error) {
 	if len(endings) == 0 {
 		return nil, nil
@@ -221,7 +221,7 @@ func (s *Service) completeMany(ctx context.Context, endings []Ending) (recorded 
 	return recorded, nil
 }
 
-// compare orders claims by their keys' bytes, and those on one key by what they are recognised by.
+// compare orders claims by the bytes of their keys, and claims on the same key by their identity.
 func (c *Claim) compare(o *Claim) int {
 	if d := compareRefs(&c.Ref, &o.Ref); d != 0 {
 		return d

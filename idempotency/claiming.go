@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// claiming is one claim on its way. The token is the same on every round, so that it recognises its own row.
+// claiming is a claim in progress. The token stays the same in every round, so that the claim recognizes its own row.
 type claiming struct {
 	s           *Service
 	ref         Ref
@@ -21,7 +21,7 @@ func (s *Service) claiming(who Identity, r Ref, f Fingerprint, lease time.Durati
 	}}
 }
 
-// run tries until the key stands still.
+// run repeats rounds until the key is settled.
 func (c *claiming) run(ctx context.Context) (Outcome, error) {
 	for range maxRounds {
 		o, settled, err := c.round(ctx)
@@ -32,7 +32,7 @@ func (c *claiming) run(ctx context.Context) (Outcome, error) {
 	return Outcome{}, ErrContended
 }
 
-// round is one look at the key. Not settled: it changed hands meanwhile.
+// round reads the key once. Not settled: the key changed hands meanwhile.
 func (c *claiming) round(ctx context.Context) (o Outcome, settled bool, err error) {
 	started := time.Now() // the deadline counts from before the statement was sent
 	var rec *record
@@ -46,7 +46,7 @@ func (c *claiming) round(ctx context.Context) (o Outcome, settled bool, err erro
 	return c.judge(ctx, rec, started)
 }
 
-// judge is the outcome for the row that stands after the insert.
+// judge returns the outcome for the row that exists after the insert.
 func (c *claiming) judge(ctx context.Context, rec *record, started time.Time) (o Outcome, settled bool, err error) {
 	c.stands = rec
 	if rec.Token == c.terms.Token {
@@ -58,7 +58,7 @@ func (c *claiming) judge(ctx context.Context, rec *record, started time.Time) (o
 	return c.take(ctx, rec)
 }
 
-// take takes over a row that may be taken: one past its retention whole, a dead claim by its lease.
+// take takes over a row that is free to take: a row past its retention completely, an expired claim by its lease.
 func (c *claiming) take(ctx context.Context, seen *record) (o Outcome, settled bool, err error) {
 	started := time.Now()
 	var rec *record
@@ -76,14 +76,14 @@ func (c *claiming) take(ctx context.Context, seen *record) (o Outcome, settled b
 	return c.own(ctx, rec, started)
 }
 
-// own is the outcome for a row that carries the caller's token.
+// own returns the outcome for a row with the caller's token.
 func (c *claiming) own(ctx context.Context, rec *record, started time.Time) (o Outcome, settled bool, err error) {
 	c.stands = rec
 	if rec.Completed {
 		return Outcome{Kind: Completed, Answer: rec.Answer, Own: true, ref: c.ref}, true, nil
 	}
-	// A statement that waited computed the lease before its wait, and a claim that is recognised was
-	// made earlier: what is missing of the lease is given again, under the fence.
+	// If the statement waited, it computed the lease before its wait; a recognized claim was made earlier. So the lease
+	// is extended to its full length, under the fence.
 	if lost := c.terms.Lease - rec.Remaining; lost > min(time.Second, c.terms.Lease/10) {
 		started = time.Now()
 		held := rec.Identity
@@ -100,7 +100,7 @@ func (c *claiming) own(ctx context.Context, rec *record, started time.Time) (o O
 		Kind: Claimed,
 		Claim: &Claim{
 			Ref: c.ref, Identity: rec.Identity,
-			Reclaimed: rec.ID != c.terms.ID, // a reclaim never has the id that it brought
+			Reclaimed: rec.ID != c.terms.ID, // a reclaimed row keeps the id of the first claim
 			Deadline:  started.Add(rec.Remaining),
 		},
 		ref: c.ref,

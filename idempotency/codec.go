@@ -7,22 +7,22 @@ import (
 	"fmt"
 )
 
-// Overflow keeps responses that are too long for a row: a bucket, a table of files. The row then holds the reference.
-// Many calls use it at once, and it must keep what it is given for the retention of the scope. In a transaction (DoTx,
-// InTx) it must not use the Service's pool, which may be waiting for that transaction, and what it keeps survives a
-// rollback.
+// Overflow stores responses that are too long for a row, for example in a bucket or a table of files. The row then
+// holds the reference. It must be safe for concurrent use and keep responses for the retention of the scope. In a
+// transaction (DoTx, InTx) it must not use the Service's pool, which may be waiting for that transaction, and what it
+// stores survives a rollback.
 type Overflow interface {
-	// Put keeps the response of a claim. It may be called again for the same claim.
+	// Put stores the response of a claim. It may be called again for the same claim.
 	Put(ctx context.Context, c *Claim, response []byte) (ResourceRef, error)
-	// Get returns what Put was given.
+	// Get returns the response given to Put.
 	Get(ctx context.Context, ref ResourceRef) ([]byte, error)
 }
 
-// overflowed is what the row of such a response holds beside the reference.
+// overflowed is the response that the row holds beside the reference to an overflowed one.
 const overflowed = `{"idempotency:overflow":true}`
 
-// answer is what completes a claim, and what every caller sees of it. When the answer cannot be kept, a stub takes its
-// place and unkept says why.
+// answer returns the answer that completes a claim, and the value that every caller sees. If the answer cannot be kept,
+// a stub replaces it and unkept says why.
 func (t *Task[T]) answer(ctx context.Context, c *Claim, value T, failure *Failure) (a Answer, seen T, unkept error) {
 	if failure != nil {
 		a = failure.answer()
@@ -54,7 +54,7 @@ func (t *Task[T]) answer(ctx context.Context, c *Claim, value T, failure *Failur
 		return a, value, unkept
 	}
 	if t.Decode == nil && a.Response == nil {
-		return a, value, nil // a resource alone: later calls get an *UnkeptError that names it
+		return a, value, nil // only a resource: later calls get an *UnkeptError that names it
 	}
 	if seen, err = t.decode(a); err != nil {
 		return a, value, fmt.Errorf("decode the answer, as the next call will: %w", err)
@@ -62,7 +62,7 @@ func (t *Task[T]) answer(ctx context.Context, c *Claim, value T, failure *Failur
 	return a, seen, nil
 }
 
-// keepable is an *UnkeptError for an answer whose response the row cannot hold.
+// keepable returns an *UnkeptError for an answer whose response the row cannot hold.
 func (t *Task[T]) keepable(a Answer, cause error) error {
 	reason := unkeepable(a.Response)
 	if u, is := a.Unkept(); is {
@@ -74,7 +74,8 @@ func (t *Task[T]) keepable(a Answer, cause error) error {
 	return &UnkeptError{Ref: t.Ref, Resource: a.Resource, Unkept: unkeptOf(reason, a.Response), Cause: cause}
 }
 
-// guarded runs a function of the caller's after the effect was made. A panic is an error: the claim must still end.
+// guarded calls a function of the caller after the effect was made. It returns a panic as an error: the claim must
+// still end.
 func guarded(what string, do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -87,7 +88,7 @@ func guarded(what string, do func() error) (err error) {
 	return nil
 }
 
-// encode turns a value into an answer.
+// encode encodes a value as an answer.
 func (t *Task[T]) encode(value T) (a Answer, err error) {
 	err = guarded("encode the answer", func() (err error) {
 		if t.Encode != nil {
@@ -100,7 +101,7 @@ func (t *Task[T]) encode(value T) (a Answer, err error) {
 	return a, err
 }
 
-// replay is the stored answer as a result, or the failure that it is.
+// replay returns the stored answer as a result, or the failure that it holds.
 func (t *Task[T]) replay(ctx context.Context, a Answer) (Result[T], error) {
 	r := Result[T]{Replayed: true}
 	if failure, is := a.Failure(); is {

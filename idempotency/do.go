@@ -8,50 +8,50 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Task is one call of Do, DoTx or InTx: what is done once, and how its answer is kept.
+// Task describes one call of Do, DoTx or InTx: what to do once, and how to keep its answer.
 type Task[T any] struct {
 	Ref     Ref
 	Content Fingerprint
-	// Lease is the effect's time-out and a margin. It must pass before an orchestrator's last attempt:
-	// see RetrySchedule.
+	// Lease is the effect's timeout plus a margin. It must pass before an orchestrator's last attempt: see
+	// RetrySchedule.
 	Lease time.Duration
-	// Reconcile, if set, is called first when an earlier worker may have made the effect. It finds out
-	// at the vendor: what it finds is the answer, and the effect is not made again. Without it the
-	// effect is made again, under the same key, which is right if the vendor takes keys.
+	// Reconcile, if set, is called first when an earlier worker may have made the effect. It looks for the effect at
+	// the vendor. If it finds it, that is the answer, and the effect is not made again. Without Reconcile the effect is
+	// made again under the same key, which is right if the vendor takes keys.
 	Reconcile func(ctx context.Context, c *Claim) (answer T, found bool, err error)
-	// Encode and Decode turn a value into an answer and back; JSON if nil. Every caller gets what Decode
-	// makes of the answer, the first one too.
+	// Encode and Decode convert a value to an answer and back; JSON if nil. Every caller, including the first, gets the
+	// value that Decode returns.
 	Encode func(T) (Answer, error)
 	Decode func(Answer) (T, error)
-	// Overflow, if set, keeps a response that is too long for the row.
+	// Overflow, if set, stores responses that are too long for the row.
 	Overflow Overflow
 }
 
-// Result is how a Task ended.
+// Result is the result of a Task.
 type Result[T any] struct {
 	Value T
-	// Replayed: the value is the stored answer of an earlier call. The effect was not made now.
+	// Replayed: the value is the stored answer of an earlier call. This call did not make the effect.
 	Replayed bool
-	// Unrecorded says why a later call cannot get the value although the effect was made; nil when it can.
-	// ErrFenceLost: the effect outlived its lease and another worker owns the key. An *UnkeptError: the key is
-	// completed, without the answer. Any other: the key could not be completed. The value stands.
+	// Unrecorded says why a later call cannot get the value although the effect was made; nil if it can. ErrFenceLost:
+	// the effect outlived its lease and another worker owns the key. An *UnkeptError: the key is completed, without the
+	// answer. Any other error: the key could not be completed. Value is valid in all cases.
 	Unrecorded error
 }
 
-// Effect makes the effect of a claim. How it returns decides how the claim ends:
+// Effect makes the effect of a claim. Its return value decides how the claim ends:
 //
 //	no error         the value is the answer: it completes the claim, and every later call gets it
 //	a *Failure       the same: a business failure is an answer
-//	NoEffect(err)    nothing was done and it is worth repeating: the claim is released
-//	any other error  it is unknown whether the effect was made: the claim is left alone until its lease passes
+//	NoEffect(err)    nothing was done, and a retry makes sense: the claim is released
+//	any other error  it is unknown whether the effect was made: the claim stays until its lease passes
 //
-// A panic is an unknown ending too. Only what the effect itself returns counts, and no error inside it. Its
-// context ends before the lease does.
+// After a panic the ending is unknown too. Only the outermost error counts, not an error that it wraps. The context
+// ends before the lease does.
 type Effect[T any] func(ctx context.Context, c *Claim) (T, error)
 
-// Do makes the effect once. The errors of a call that did not come to it are an *InFlightError, a *MismatchError, an
-// *UnkeptError, or what the database could not decide; Retryable tells which pass. The effect's own error is returned
-// without its mark. The answer is stored before Do returns, also when ctx has ended meanwhile.
+// Do makes the effect once. If the effect did not run, the error is an *InFlightError, a *MismatchError, an
+// *UnkeptError, or one from the database; Retryable says which of them are worth a retry. Do returns the effect's own
+// error without its mark. It stores the answer before it returns, even if ctx has ended meanwhile.
 func Do[T any](ctx context.Context, s *Service, t Task[T], effect Effect[T]) (Result[T], error) {
 	if s.repo.nested {
 		return Result[T]{}, ErrNested
@@ -80,10 +80,10 @@ func Do[T any](ctx context.Context, s *Service, t Task[T], effect Effect[T]) (Re
 	return result, failure.orNil()
 }
 
-// DoTx makes an effect that is rows: claim, effect and completion are parts of tx, which must be READ COMMITTED and
-// which the caller commits, or rolls back after any error but a *Failure, which is recorded. An answer that cannot be
-// kept is an *UnkeptError: nothing is done yet. The effect must write through tx alone: a second connection could wait
-// for the first for ever.
+// DoTx makes an effect that consists of rows. Claim, effect and completion are parts of tx, which must be READ
+// COMMITTED. The caller commits tx, and rolls it back after any error except a *Failure, which is recorded. If the
+// answer cannot be kept, the error is an *UnkeptError and nothing is done yet. The effect must write only through tx: a
+// second connection could wait for the first forever.
 func DoTx[T any](ctx context.Context, s *Service, tx pgx.Tx, t Task[T], effect Effect[T]) (Result[T], error) {
 	if effect == nil {
 		return Result[T]{}, ErrNoEffectGiven
@@ -92,16 +92,16 @@ func DoTx[T any](ctx context.Context, s *Service, tx pgx.Tx, t Task[T], effect E
 	return result, err
 }
 
-// txEnd is how far an attempt in a transaction came.
+// txEnd says how far an attempt in a transaction got.
 type txEnd int
 
 const (
-	txBroken   txEnd = iota // a statement of ours failed
-	txRefused               // there is no claim to make an effect for, or the effect or its answer failed
-	txAnswered              // the key is completed, by this transaction or before: commit
+	txBroken   txEnd = iota // one of our statements failed
+	txRefused               // no claim was won, or the effect or its answer failed
+	txAnswered              // the key is completed, by this transaction or an earlier one: commit
 )
 
-// doIn is DoTx under an identity.
+// doIn is DoTx with a given identity.
 func (t *Task[T]) doIn(ctx context.Context, s *Service, who Identity, effect Effect[T]) (r Result[T], how txEnd, err error) {
 	o, err := s.ClaimAs(ctx, who, t.Ref, t.Content, t.Lease)
 	if err != nil {
@@ -112,7 +112,7 @@ func (t *Task[T]) doIn(ctx context.Context, s *Service, who Identity, effect Eff
 	}
 	if o.Claim == nil {
 		r, err = t.replay(ctx, o.Answer)
-		r.Replayed = !o.Own // after a COMMIT whose answer was lost, the answer is this call's
+		r.Replayed = !o.Own // after a COMMIT whose answer was lost, the stored answer is this call's
 		return r, txAnswered, err
 	}
 	within, cancel := o.Claim.Within(ctx)
@@ -132,9 +132,9 @@ func (t *Task[T]) doIn(ctx context.Context, s *Service, who Identity, effect Eff
 	return Result[T]{Value: seen}, txAnswered, failure.orNil()
 }
 
-// Peek tells the answer of the task's key without claiming it, for a caller that has something to ask before it may
-// claim. Not found: there is no answer, and the next Do makes the effect. An *InFlightError and a *MismatchError are
-// those of Do.
+// Peek returns the answer of the task's key without claiming it, for a caller that must check something before it
+// claims. Not found: there is no answer, and the next Do makes the effect. *InFlightError and *MismatchError mean the
+// same as from Do.
 func Peek[T any](ctx context.Context, s *Service, t Task[T]) (answer Result[T], found bool, err error) {
 	o, err := s.Read(ctx, t.Ref, t.Content)
 	if err == nil {
@@ -147,7 +147,7 @@ func Peek[T any](ctx context.Context, s *Service, t Task[T]) (answer Result[T], 
 	return answer, true, err
 }
 
-// take claims the key. Without a claim and without an error the result is the stored answer.
+// take claims the key. If it returns neither a claim nor an error, the result is the stored answer.
 func (t *Task[T]) take(ctx context.Context, s *Service, who Identity) (*Claim, Result[T], error) {
 	o, err := s.ClaimAs(ctx, who, t.Ref, t.Content, t.Lease)
 	if err == nil {
@@ -157,11 +157,11 @@ func (t *Task[T]) take(ctx context.Context, s *Service, who Identity) (*Claim, R
 		return o.Claim, Result[T]{}, err
 	}
 	result, err := t.replay(ctx, o.Answer)
-	result.Replayed = !o.Own // after a COMMIT whose answer was lost, the answer is this call's
+	result.Replayed = !o.Own // after a COMMIT whose answer was lost, the stored answer is this call's
 	return nil, result, err
 }
 
-// attempt reconciles or makes the effect. A panic passes through.
+// attempt reconciles or makes the effect. It does not recover from a panic.
 func (t *Task[T]) attempt(ctx context.Context, s *Service, c *Claim, effect Effect[T]) (value T, err error) {
 	returned := false
 	defer func() {
@@ -181,13 +181,13 @@ func (t *Task[T]) attempt(ctx context.Context, s *Service, c *Claim, effect Effe
 	return value, err
 }
 
-// UnkeptError says that a key is completed, but that its answer is not what Decode can give back: the
-// response was not kept, or there is only a resource. The effect must not be repeated.
+// UnkeptError says that the key is completed, but Decode cannot return the answer: the response was not kept, or there
+// is only a resource. The effect must not be repeated.
 type UnkeptError struct {
 	Ref      Ref
 	Resource ResourceRef
-	Unkept   Unkept // zero if the key was completed with a resource alone
-	Cause    error  // what encoding failed with; nil of a replay
+	Unkept   Unkept // zero if the key was completed with only a resource
+	Cause    error  // the encoding error; nil for a replay
 }
 
 func (e *UnkeptError) Error() string {

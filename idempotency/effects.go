@@ -14,46 +14,46 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Item is one key of a batch. ID and Token are minted once by the caller and are the same on every repeat
-// of the batch, so that a repeat after an uncertain COMMIT recognises its own rows. No two items of a batch
-// share an ID, not even repeats of one key: the effect is made by ID.
+// Item is one key of a batch. The caller generates ID and Token once and uses them for every repeat of the batch, so
+// that a repeat after an uncertain COMMIT recognizes its own rows. No two items of a batch share an ID, not even
+// repeats of one key: the effect is made by ID.
 type Item struct {
 	Ref
 	Hash      Hash
 	ID, Token uuid.UUID
-	Resource  ResourceRef // what the claim completes with
+	Resource  ResourceRef // completes the claim
 }
 
-// Effects claims and completes many keys in one ordered statement together with the INSERT that is their
-// effect, inside a batch that the caller sends. It serves one sending; a repeat makes a new one of the
-// same items. At most one Effects belongs into a transaction: two are unsorted together and can deadlock.
+// Effects claims and completes many keys in one ordered statement, together with the INSERT that is their effect,
+// inside a batch that the caller sends. An Effects is for one sending; to repeat it, make a new one of the same items.
+// Use at most one Effects per transaction: two together are not sorted and can deadlock.
 type Effects struct {
 	items   []Item
 	lease   time.Duration
-	order   []int32    // of the distinct keys: the first item of each, sorted by the key's bytes
-	first   []int32    // per item: the first with the same key
+	order   []int32    // the first item of each distinct key, sorted by the key's bytes
+	first   []int32    // per item: the first item with the same key
 	allWon  bool       // by this sending
-	found   []standing // by item of order, unless allWon
+	found   []standing // by position in order, unless allWon
 	columns effectColumns
 }
 
-// standing is how a key stands for the batch.
+// standing is the state of a key as the batch read it.
 type standing struct {
 	seen                                    bool
 	mine, completed, leasePassed, forgotten bool
 	hash                                    string
 }
 
-// effectColumns are the items of order as the columns of one statement.
+// effectColumns holds the items of order as columns of one statement.
 type effectColumns struct {
 	ids, organizations, tokens     [][16]byte
 	scopes, keys, hashes, typ, res []string
 	retain                         []int64 // microseconds
 }
 
-// NewEffects prepares the items, in any order, with repeats: a key that is there twice is sent once, the
-// first in the order given. A bad item is an error that names its index, before anything is sent: one of
-// them would abort the whole batch.
+// NewEffects prepares the items. They may be in any order and repeat keys: of a repeated key, only the first item is
+// sent. A bad item is an error that names its index, before anything is sent, because one bad item would abort the
+// whole batch.
 func (s *Service) NewEffects(items []Item, lease time.Duration) (*Effects, error) {
 	if err := validateLease(lease); err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func (it *Item) validate() error {
 	return nil
 }
 
-// distinct sorts n items and finds the repeats among them. Order is the first of each; first is, per item,
-// the one of order that it repeats, or itself. Two writers that sort alike cannot deadlock.
+// distinct sorts n items and finds repeats. order holds the first item of each key; first holds, per item, the item of
+// order that it repeats, or itself. Two writers with the same sort order cannot deadlock.
 func distinct(n int, compare func(a, b int32) int) (order, first []int32) {
 	sorted := make([]int32, 2*n)
 	sorted, first = sorted[:n:n], sorted[n:]
@@ -109,7 +109,7 @@ func distinct(n int, compare func(a, b int32) int) (order, first []int32) {
 	return order, first
 }
 
-// compareRefs orders keys by the bytes of organization, scope and key, as the database does.
+// compareRefs orders keys by the bytes of organization, scope and key, like the database.
 func compareRefs(a, b *Ref) int {
 	if c := bytes.Compare(a.Organization[:], b.Organization[:]); c != 0 {
 		return c
@@ -139,8 +139,8 @@ func (e *Effects) fill() {
 // EffectParam is the number of the effect's first parameter.
 const EffectParam = 11
 
-// The first statement tells the second by a setting of the transaction how many keys it did not win, and keeps it
-// from reading the whole table, as lendSQL does.
+// The first statement stores the number of keys that it did not win in a setting of the transaction, for the second. It
+// also keeps the second from reading the whole table, as lendSQL does.
 const (
 	beginEffectsSQL = `
 	WITH claimed AS (
@@ -166,9 +166,9 @@ const (
 	returnScansSQL = `SELECT set_config('enable_seqscan', current_setting('idempotency.enable_seqscan'), true)`
 )
 
-// Only when a key was not won does any need a look. The LIMIT keeps it a look-up for every item, whatever the
-// planner thinks of the arrays. A key that is not there has a row too, so that the isolation is always told. The
-// stored answers are not read.
+// Keys need a look only if at least one was not won. The LIMIT makes every item an index look-up, whatever the planner
+// estimates for the arrays. A missing key has a row too, so that the isolation level is always returned. The stored
+// answers are not read.
 const standingSQL = `
 	SELECT current_setting('transaction_isolation') = 'read committed', u.n, k.lease_token IS NOT NULL,
 	       coalesce(k.lease_token = u.token, false), coalesce(k.request_hash, ''), coalesce(k.status = 'completed', false),
@@ -179,12 +179,12 @@ const standingSQL = `
 	                      WHERE organization_id = u.organization AND scope = u.scope AND key = u.key LIMIT 1) AS k ON true
 	 WHERE current_setting('idempotency.not_won')::bigint > 0`
 
-// Queue adds statements to the batch. The first claims and completes the keys and makes their effect, which is
-// an INSERT … SELECT, without a semicolon, that joins `claimed`, whose one column is the item's ID, and whose
-// own parameters begin at $EffectParam: a key that is not won, or was won by an earlier sending, has no row
-// there. The second reads how every key stands, unless all were won; it is a statement of its own because
-// the first cannot see a row that it has waited for. Transaction control and time-outs are the caller's. The error
-// wraps ErrEffect: nothing was added.
+// Queue adds statements to the batch. The first claims and completes the keys and makes their effect. The effect is an
+// INSERT … SELECT without a semicolon that joins `claimed`, whose one column is the item's ID; its own parameters begin
+// at $EffectParam. A key that is not won, or was won by an earlier sending, has no row in `claimed`. The second
+// statement reads the state of every key, unless all were won. It is separate because the first cannot see a row that
+// it has waited for. Transaction control and timeouts are up to the caller. If the error wraps ErrEffect, nothing was
+// added.
 func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) error {
 	if !joinsClaimed.MatchString(effect) || strings.Contains(effect, ";") {
 		return ErrEffect
@@ -205,12 +205,12 @@ func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) error {
 	return nil
 }
 
-// ErrEffect refuses a statement that would make its effect for keys that were not won as well.
+// ErrEffect refuses a statement that would also make its effect for keys that were not won.
 var ErrEffect = errors.New("idempotency: an effect of many keys is one INSERT … SELECT, without a semicolon, that joins claimed")
 
 var joinsClaimed = regexp.MustCompile(`\bclaimed\b`)
 
-// read takes the answer of standingSQL. A key that is not there vanished in between.
+// read reads the result of standingSQL. A missing key vanished in between.
 func (e *Effects) read(rows pgx.Rows) error {
 	if e.allWon {
 		rows.Close()
@@ -239,11 +239,11 @@ func (e *Effects) read(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-// Verdicts tells, after the batch was sent without an error and its transaction was committed, how every
-// item stands, in the order given: Claimed (the caller's, freshly or recognised by its token), Completed,
-// Processing, Conflict, or Unsettled (the lease passed, the row is past its retention or vanished, or its
-// hash is of another method): claim that one singly. A repeat inside the batch is judged against the row
-// that results: Completed or Conflict, never Claimed.
+// Verdicts returns the state of every item, in the order given. Call it after the batch was sent without an error and
+// its transaction was committed. Claimed: the caller owns the key, freshly won or recognized by its token. Completed,
+// Processing, Conflict: as for Claim. Unsettled: the lease passed, the row is past its retention or vanished, or its
+// hash is of another method; claim that item singly. A repeat inside the batch is judged against the resulting row:
+// Completed or Conflict, never Claimed.
 func (e *Effects) Verdicts() []Verdict {
 	verdicts := make([]Verdict, len(e.items))
 	at := make([]int32, len(e.items)) // the position in order of the first item of each key
@@ -261,7 +261,7 @@ func (e *Effects) Verdicts() []Verdict {
 	return verdicts
 }
 
-// standing is how the key of an item of order stands.
+// standing returns the state of the key of an item of order.
 func (e *Effects) standing(at int32) standing {
 	switch {
 	case e.allWon:
@@ -273,7 +273,7 @@ func (e *Effects) standing(at int32) standing {
 	}
 }
 
-// judge is how a row stands for another claim on its key, as far as a batch can tell.
+// judge returns the verdict for another claim on a row's key, as far as a batch can decide.
 func (s *standing) judge(h Hash) Kind {
 	switch {
 	case !s.seen || s.forgotten:

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// NoEffect marks an error after which certainly nothing was done and that is worth repeating, such as a vendor's 429.
-// It is nil for nil. Only the error that the effect returns counts: wrapped in another one, the mark says nothing.
+// NoEffect marks an error after which certainly nothing was done and a retry makes sense, such as a vendor's 429. It
+// returns nil for nil. Only the error that the effect itself returns counts: inside another error the mark has no
+// meaning.
 func NoEffect(err error) error {
 	if err == nil {
 		return nil
@@ -22,8 +23,8 @@ type noEffectError struct{ err error }
 func (e *noEffectError) Error() string { return e.err.Error() }
 func (e *noEffectError) Unwrap() error { return e.err }
 
-// unmarked is an effect's error without the mark, which is the effect's word to Do alone: an outer effect that returns
-// what an inner Do returned has not said it.
+// unmarked returns an effect's error without the mark. The mark is only for the effect's own Do: an outer effect that
+// returns the error of an inner Do has not marked it.
 func unmarked(err error) error {
 	if none, ok := err.(*noEffectError); ok { //nolint:errorlint // only the outermost counts
 		return none.err
@@ -31,8 +32,8 @@ func unmarked(err error) error {
 	return err
 }
 
-// Failure is a business failure, and an answer: not_found, invalid_input. An effect returns it as its error; it
-// completes the key, and every later call gets an equal one. Its texts are stored: they hold no secrets.
+// Failure is a business failure, which is an answer: not_found, invalid_input. An effect returns it as its error. It
+// completes the key, and every later call gets an equal one. Its texts are stored, so they must not contain secrets.
 type Failure struct {
 	Code    string          `json:"code"` // for programs
 	Message string          `json:"message,omitempty"`
@@ -46,7 +47,7 @@ func (f *Failure) Error() string {
 	return f.Code + ": " + f.Message
 }
 
-// orNil is the failure as an error.
+// orNil returns the failure as an error, nil for none.
 func (f *Failure) orNil() error {
 	if f == nil {
 		return nil
@@ -56,19 +57,19 @@ func (f *Failure) orNil() error {
 
 const failureStart = `{"idempotency:failure":`
 
-// answer is the failure as a row keeps it.
+// answer returns the failure as the row keeps it.
 func (f *Failure) answer() Answer {
 	text, err := json.Marshal(f)
-	if err != nil { // Data is no JSON
+	if err != nil { // Data is not JSON
 		text, _ = json.Marshal(&Failure{Code: f.Code, Message: f.Message}) // strings always marshal
 	}
 	return Answer{Response: json.RawMessage(failureStart + string(text) + "}")}
 }
 
-// FailureAnswer is a failure as an answer, for callers of Complete and CompleteMany.
+// FailureAnswer returns a failure as an answer, for callers of Complete and CompleteMany.
 func FailureAnswer(f *Failure) Answer { return f.answer() }
 
-// Failure returns the business failure that the answer is. False: it is none.
+// Failure returns the business failure in the answer. False: the answer is not a failure.
 func (a Answer) Failure() (*Failure, bool) {
 	text, ok := bytes.CutPrefix(a.Response, []byte(failureStart))
 	if !ok {
@@ -81,12 +82,12 @@ func (a Answer) Failure() (*Failure, bool) {
 	return &f, true
 }
 
-// endingTime is how long a claim's ending may take once the effect is over.
+// endingTime is the maximum time for a claim's ending once the effect is over.
 const endingTime = 10 * time.Second
 
 var errEnding = errors.New("idempotency: the database did not take the claim's ending in time")
 
-// ending is a context for the end of a claim: a caller that hung up must not keep it from being recorded.
+// ending returns a context for the end of a claim. A caller that hung up must not prevent the record.
 func ending(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.WithoutCancel(ctx), endingTime, errEnding)
 }
@@ -97,9 +98,9 @@ const (
 	lastPause  = 500 * time.Millisecond
 )
 
-// Finish completes a claim whose effect was made. It repeats that for ten seconds, whatever becomes of ctx, while the
-// error is one that passes: an answer that is not stored is an effect that is made again. ErrFenceLost: another worker
-// owns the key. After any other error it is unknown whether the answer is stored.
+// Finish completes a claim whose effect was made. While the error is temporary, it retries for ten seconds, even if ctx
+// has ended: an answer that is not stored means that the effect is repeated. ErrFenceLost: another worker owns the key.
+// After any other error it is unknown whether the answer is stored.
 func (s *Service) Finish(ctx context.Context, c *Claim, a Answer) error {
 	if s.repo.nested {
 		return ErrNested
@@ -136,12 +137,12 @@ func (s *Service) giveUp(ctx context.Context, c *Claim, failure error) error {
 	end, cancel := ending(ctx)
 	defer cancel()
 	if _, err := s.Release(end, c); err != nil {
-		return ofEffect(errors.Join(plain, err)) // the lease ends it
+		return ofEffect(errors.Join(plain, err)) // the lease ends the claim
 	}
 	return ofEffect(plain)
 }
 
-// ofEffect is an effect's own error, of which Retryable knows nothing.
+// ofEffect wraps an effect's own error, which Retryable does not judge.
 func ofEffect(err error) error { return &effectError{err} }
 
 type effectError struct{ err error }
@@ -151,7 +152,7 @@ func (e *effectError) Unwrap() error { return e.err }
 
 var errPanicked = errors.New("the effect panicked")
 
-// abandoned tells that a claim is left alone.
+// abandoned reports to the observer that a claim stays until its lease passes.
 func (s *Service) abandoned(ctx context.Context, c *Claim, why error) {
 	s.observe(ctx, Event{Op: OpAbandon, Ref: c.Ref, Kind: Claimed, Reclaimed: c.Reclaimed, Err: why})
 }

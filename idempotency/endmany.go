@@ -6,27 +6,27 @@ import (
 	"fmt"
 )
 
-// End is how a claim of a batch ends: what Do chooses by the effect's error.
+// End is how a claim of a batch ends. Do chooses it by the effect's error.
 type End int
 
 // The ends.
 const (
 	// EndAnswered: the answer completes the claim.
 	EndAnswered End = iota
-	// EndNoEffect: certainly nothing was done and it is worth repeating. The claim is released.
+	// EndNoEffect: certainly nothing was done, and a retry makes sense. The claim is released.
 	EndNoEffect
-	// EndUnknown: it is unknown whether the effect was made. The claim is left alone until its lease passes.
+	// EndUnknown: it is unknown whether the effect was made. The claim stays until its lease passes.
 	EndUnknown
 )
 
-// Ending is how one claim of a CompleteMany ends. The zero End takes the answer; the others have none.
+// Ending is how one claim of a CompleteMany ends. EndAnswered, the zero End, takes an answer; the others take none.
 type Ending struct {
 	Claim  *Claim
 	Answer Answer
 	End    End
 }
 
-// ErrEnd refuses an Ending whose End is not one of the three, or has an answer and takes none.
+// ErrEnd refuses an Ending whose End is not one of the three, or that has an answer although its End takes none.
 var ErrEnd = errors.New("idempotency: not an end, or an end that takes no answer")
 
 func (e *Ending) validate() error {
@@ -41,14 +41,15 @@ func (e *Ending) validate() error {
 
 var errUnknownEnd = errors.New("the caller does not know whether the effect was made")
 
-// CompleteMany ends claims in any order, as Complete and Release would one after the other: all the answers in one
-// round trip, then the releases. Recorded is in the order given: the answer is stored, the claim is released; false
-// when the claim moved on or is left alone. A bad item is an error that names its index, before anything is sent. After
-// any other error recorded says what is known to hold, and repeating the whole call is safe. At most one CompleteMany
-// belongs into a transaction, and it must end there what one ClaimMany claimed.
+// CompleteMany ends claims in any order, as if Complete and Release were called for one after the other: first all
+// answers in one round trip, then the releases. Recorded is in the order given. True: the answer is stored, or the
+// claim is released. False: another worker owns the key, or the claim stays until its lease passes. A bad item is an
+// error that names its index, before anything is sent. After any other error, recorded says what is known to hold, and
+// it is safe to repeat the whole call. Call CompleteMany at most once per transaction; there it must end the claims of
+// one ClaimMany.
 func (s *Service) CompleteMany(ctx context.Context, endings []Ending) (recorded []bool, err error) {
 	var answered []Ending
-	var at []int // the items that are answered
+	var at []int // the indexes of the answered items
 	for i := range endings {
 		if err := endings[i].validate(); err != nil {
 			return nil, fmt.Errorf("item %d: %w", i, err)

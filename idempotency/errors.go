@@ -14,7 +14,7 @@ import (
 	"webhook-gateway/internal/sqlstate"
 )
 
-// What no call accepts. Nothing was sent to the database.
+// Errors of calls that are refused. Nothing was sent to the database.
 var (
 	ErrOrganization = errors.New("idempotency: no organization")
 	ErrScope        = errors.New("idempotency: scope without a retention")
@@ -22,42 +22,42 @@ var (
 	ErrHash         = errors.New("idempotency: not a hash")
 	ErrIdentity     = errors.New("idempotency: no claim id or lease token")
 	ErrLease        = errors.New("idempotency: lease must be between 1 ms and 30 days")
-	// ErrNested: the call ends a claim by itself, and a transaction's claim ends with the transaction: use DoTx.
+	// ErrNested: the call ends a claim by itself, but in a transaction a claim ends with the transaction: use DoTx.
 	ErrNested = errors.New("idempotency: a Service in a transaction cannot do that: use DoTx there")
 	// ErrNoEffectGiven: the effect is nil. Nothing was claimed.
 	ErrNoEffectGiven = errors.New("idempotency: no effect given")
-	// ErrEmptyAnswer refuses a completion without a response and without a whole resource: it would
-	// replay an empty success. The claim is still held.
+	// ErrEmptyAnswer refuses a completion without a response and without a complete resource: it would replay an empty
+	// success. The claim is still held.
 	ErrEmptyAnswer = errors.New("idempotency: an answer needs a response or a resource with type and id")
 )
 
-// What the database could not decide. None of them says anything about the effect.
+// Errors of the database. None of them says whether the effect was made.
 var (
-	// ErrLockTimeout: an uncommitted transaction held the key for longer than the wait allowed. Nothing
-	// is known and nothing was taken. Under an orchestrator treat it as in flight; at a webhook's door
-	// settle the delivery again, since the holder may roll back.
+	// ErrLockTimeout: an uncommitted transaction held the key longer than the lock wait. Nothing was taken. Under an
+	// orchestrator, treat it as in flight. In a webhook receiver, settle the delivery again, because the holder may
+	// roll back.
 	ErrLockTimeout = errors.New("idempotency: key is locked by an open transaction")
 	// ErrContended: the key changed hands on every attempt. It is in flight (errors.Is ErrInFlight).
 	ErrContended = fmt.Errorf("idempotency: key changed hands too often: %w", ErrInFlight)
-	// ErrUnavailable: the database did not answer. What was sent may have been done; a repeat recognises it.
+	// ErrUnavailable: the database did not answer. The statement may have been committed; a repeat recognizes it.
 	ErrUnavailable = errors.New("idempotency: the database did not answer")
-	// ErrIsolation: the transaction is not READ COMMITTED, under which alone the claim is correct.
+	// ErrIsolation: the transaction is not READ COMMITTED. The claim is correct only at that level.
 	ErrIsolation = errors.New("idempotency: transaction must be READ COMMITTED: begin it so, " +
 		"or set default_transaction_isolation = 'read committed'")
-	// ErrFenceLost: inside a transaction, another worker took the claim over. The effect is the other
-	// worker's to make, so the transaction must roll back. Outside one a lost fence is no error.
+	// ErrFenceLost: inside a transaction, another worker has taken over the claim. The other worker makes the effect,
+	// so the transaction must roll back. Outside a transaction a lost fence is not an error.
 	ErrFenceLost = errors.New("idempotency: the claim moved on, roll back")
-	// ErrInFlight is what an *InFlightError is: retry later with the same key.
+	// ErrInFlight matches every *InFlightError: retry later with the same key.
 	ErrInFlight = errors.New("idempotency: claim in flight")
-	// ErrMismatch is what a *MismatchError is: never retry, a key was reused for other content.
+	// ErrMismatch matches every *MismatchError: never retry, the key was reused for other content.
 	ErrMismatch = errors.New("idempotency: KEY_MISMATCH")
-	// ErrUnkept is what an *UnkeptError is: the effect was made, and its answer is not there to replay.
+	// ErrUnkept matches every *UnkeptError: the effect was made, but its answer cannot be replayed.
 	ErrUnkept = errors.New("idempotency: done, and the answer was not kept")
 )
 
-// Retryable reports whether the call may be made again with the same key and content, and when. True: nothing is known
-// that another attempt could contradict; the claim, if there was one, is recognised or its lease passes. False: the
-// answer is final (ErrMismatch, ErrUnkept, a *Failure), the call is wrong, or the error is the effect's own.
+// Retryable reports whether and when the call may be repeated with the same key and content. True: another attempt
+// cannot contradict anything known; a claim that was made is recognized, or its lease passes. False: the answer is
+// final (ErrMismatch, ErrUnkept, a *Failure), the call is wrong, or the error is the effect's own.
 func Retryable(err error) (after time.Duration, ok bool) {
 	var busy *InFlightError
 	var server *pgconn.PgError
@@ -77,8 +77,8 @@ func Retryable(err error) (after time.Duration, ok bool) {
 	return 0, false
 }
 
-// passes reports whether a statement that failed so may succeed when it is sent again: not one that PostgreSQL
-// refuses for what it says.
+// passes reports whether a failed statement may succeed when it is sent again. It does not if PostgreSQL refuses the
+// statement itself.
 func passes(err error) bool {
 	for _, final := range []error{ErrIsolation, ErrEmptyAnswer, ErrFenceLost, pgx.ErrTxClosed} {
 		if errors.Is(err, final) {
@@ -97,7 +97,7 @@ func passes(err error) bool {
 // InFlightError says that another worker holds a live lease on the key.
 type InFlightError struct {
 	Ref        Ref
-	RetryAfter time.Duration // what is left of the lease
+	RetryAfter time.Duration // the rest of the lease
 }
 
 func (e *InFlightError) Error() string {
@@ -119,7 +119,7 @@ func (e *MismatchError) Error() string {
 // Is makes the error an ErrMismatch.
 func (e *MismatchError) Is(target error) bool { return target == ErrMismatch }
 
-// explain names the errors of PostgreSQL that a caller branches on; the *pgconn.PgError stays reachable.
+// explain wraps PostgreSQL errors with the sentinels that callers branch on. The *pgconn.PgError stays reachable.
 func explain(err error) error {
 	if errors.Is(err, ErrLockTimeout) || errors.Is(err, ErrIsolation) || errors.Is(err, ErrUnavailable) {
 		return err

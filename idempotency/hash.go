@@ -10,12 +10,11 @@ import (
 
 var hashForm = regexp.MustCompile(`^[a-z][a-z0-9]{0,7}:[0-9a-f]{64}$`)
 
-// Hash is the fingerprint of a request's content, with the method that made it in front: c1:<hex> of
-// canonical JSON, r1:<hex> of raw bytes. Hashes of two methods cannot be compared. A Hash is a Fingerprint
-// of its own method alone.
+// Hash is the fingerprint of a request's content, prefixed with its method: c1:<hex> of canonical JSON, r1:<hex> of raw
+// bytes. Hashes of different methods cannot be compared. A Hash is a Fingerprint of its own method only.
 type Hash struct{ text string }
 
-// ParseHash takes a hash as it is spelled; anything else wraps ErrHash.
+// ParseHash parses a hash in its text form. For any other text the error wraps ErrHash.
 func ParseHash(text string) (Hash, error) {
 	if !hashForm.MatchString(text) {
 		return Hash{}, fmt.Errorf("%w: %.140q", ErrHash, text)
@@ -23,10 +22,10 @@ func ParseHash(text string) (Hash, error) {
 	return Hash{text}, nil
 }
 
-// String spells the hash.
+// String returns the text form.
 func (h Hash) String() string { return h.text }
 
-// Method is what is in front of the colon.
+// Method returns the part before the colon.
 func (h Hash) Method() string {
 	method, _, _ := strings.Cut(h.text, ":")
 	return method
@@ -38,20 +37,20 @@ func (h Hash) Current() Hash { return h }
 // Under implements Fingerprint.
 func (h Hash) Under(method string) (Hash, bool) { return h, method == h.Method() }
 
-// Fingerprint tells what a request is under any method that a stored row may have been hashed with, so
-// that a method can change without calling honest retries a mismatch. A row is compared under its own.
+// Fingerprint computes a request's hash under any method that a stored row may use. So the method can change without
+// turning honest retries into mismatches: a row is compared under its own method.
 type Fingerprint interface {
-	// Current is what a new claim stores.
+	// Current returns the hash that a new claim stores.
 	Current() Hash
-	// Under is the hash by another method; false when the method is unknown or does not apply to the
-	// content, and then the row counts as another content. A method that says less than the stored
-	// one proves nothing and must not stand in for it.
+	// Under returns the hash by another method. False: the method is unknown or does not apply to the content; the row
+	// then counts as other content. A method that covers less than the stored one proves nothing and must not be used
+	// instead.
 	Under(method string) (Hash, bool)
 }
 
-// Content is the Fingerprint of a body: of its canonical JSON without the top-level members named in omit,
-// or of its bytes when it has no canonical form. Members that a sender changes between two attempts at the
-// same request belong in omit.
+// Content returns the Fingerprint of a body: of its canonical JSON without the top-level members in omit, or of its
+// bytes if it has no canonical form. List in omit the members that a sender changes between attempts at the same
+// request.
 func Content(body []byte, omit ...string) Fingerprint {
 	return content{body: body, omit: omit, current: Hash{canonical.Hash(body, omit...)}}
 }
@@ -75,7 +74,7 @@ func (c content) Under(method string) (Hash, bool) {
 	}
 }
 
-// same reports whether the stored hash is that of the offered content.
+// same reports whether the stored hash matches the offered content.
 func same(f Fingerprint, stored string) bool {
 	if f.Current().text == stored {
 		return true

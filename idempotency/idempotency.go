@@ -7,14 +7,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// Ref is the address of one key. The tenant is always an argument; there is no ambient one.
+// Ref is the address of one key. The organization is always an argument, never implied.
 type Ref struct {
 	Organization uuid.UUID
 	Scope        Scope
 	Key          Key
 }
 
-// validate refuses what no builder made. It allocates nothing unless it refuses.
+// validate refuses a Ref that no builder made. It allocates only if it refuses.
 func (r Ref) validate() error {
 	switch {
 	case r.Organization == uuid.Nil:
@@ -27,7 +27,7 @@ func (r Ref) validate() error {
 	return nil
 }
 
-// LogValue gives the attributes by which a key is looked up: organization, scope and key.
+// LogValue returns the attributes that identify the key: organization, scope and key.
 func (r Ref) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("organization_id", r.Organization.String()),
@@ -36,35 +36,35 @@ func (r Ref) LogValue() slog.Value {
 	)
 }
 
-// Kind is how a key stands, for the caller that asks. The set is closed; it serves as a metric label.
+// Kind is the state of a key, as seen by the caller. The set is closed, so it can be a metric label.
 type Kind string
 
-// The kinds. An Outcome is one of the first five; a batch of Effects answers one of the last five.
+// The kinds. An Outcome has one of the first five; a batch of Effects returns one of the last five.
 const (
-	// Absent: no answer is known. Read alone answers it, also for a claim whose lease has passed and
-	// for a row past its retention; Claim then takes them over.
+	// Absent: no answer is known. Only Read returns it, also for a claim whose lease has passed and for a row past its
+	// retention; Claim takes those over.
 	Absent Kind = "absent"
-	// Claimed: the key is the caller's. Make the effect, then Complete or Release.
+	// Claimed: the caller owns the key. Make the effect, then Complete or Release.
 	Claimed Kind = "claimed"
 	// Completed: the effect was made; its answer is stored.
 	Completed Kind = "completed"
-	// Processing: another worker holds a live lease. It is no answer and says nothing about the effect.
+	// Processing: another worker holds a live lease. It says nothing about the effect.
 	Processing Kind = "processing"
 	// Conflict: the key was claimed for another content.
 	Conflict Kind = "conflict"
-	// Unsettled: the batch could not tell, and took nothing. Claim the key singly.
+	// Unsettled: the batch could not decide, and claimed nothing. Claim the key singly.
 	Unsettled Kind = "unsettled"
 )
 
-// Verdict is the Kind that a batch of Effects answers for one item: any but Absent.
+// Verdict is the Kind that a batch of Effects returns for one item: any except Absent.
 type Verdict = Kind
 
-// Identity is what a claim is recognised by: the row's id and the fence. One worker mints it once for one
-// claim; a repeat with the same Identity after an uncertain answer recognises its own row. Two workers
-// that share one both own the key.
+// Identity identifies a claim: the row's id and the fencing token. One worker generates it once for one claim. A repeat
+// with the same Identity after an uncertain answer recognizes its own row. Two workers with the same Identity both own
+// the key.
 type Identity struct {
 	ID    uuid.UUID // version 7 keeps the primary key's index small
-	Token uuid.UUID // unguessable; new on every claim and every reclaim
+	Token uuid.UUID // unguessable; new for every claim and every reclaim
 }
 
 // Mint returns a new Identity.
@@ -72,37 +72,37 @@ func Mint() Identity {
 	return Identity{ID: uuid.Must(uuid.NewV7()), Token: uuid.New()}
 }
 
-// Claim is the right to end one claim. It is all that Complete and Release need: the tenant was told once.
+// Claim is the right to end one claim. Complete and Release need nothing else; it holds the organization.
 type Claim struct {
 	Ref Ref
 	Identity
-	// Reclaimed says that an earlier worker held the key and its lease passed: it may have made the
-	// effect. Unless the vendor takes the key, find out before making it again.
+	// Reclaimed says that an earlier worker held the key and its lease passed. That worker may have made the effect.
+	// Unless the vendor takes the key, check before you make it again.
 	Reclaimed bool
-	// Deadline is when the lease passes, on this process's monotonic clock and never later than on the
-	// database's. The effect must be over by then. Extend moves it.
+	// Deadline is when the lease passes, on this process's monotonic clock and never later than on the database's. The
+	// effect must be over by then. Extend moves it.
 	Deadline time.Time
 
-	within *leaseContext // the context of the effect, once there is one
+	within *leaseContext // the effect's context, once it exists
 }
 
-// Outcome is what Read and Claim answer.
+// Outcome is the result of Read and Claim.
 type Outcome struct {
 	Kind   Kind
-	Claim  *Claim // Claimed alone
-	Answer Answer // Completed alone
-	// Own accompanies Completed: the key was completed under the very Identity that asked. It is no
-	// duplicate but a repeat of one's own claim whose acknowledgement was lost.
+	Claim  *Claim // only for Claimed
+	Answer Answer // only for Completed
+	// Own is set for Completed if the key was completed under the Identity that asked. It is not a duplicate: the call
+	// repeats its own claim, whose acknowledgement was lost.
 	Own bool
-	// RetryAfter accompanies Processing: what is left of the live lease.
+	// RetryAfter is set for Processing: the rest of the live lease.
 	RetryAfter time.Duration
 
 	ref Ref
 }
 
-// Err is the outcome as an error, for a caller that an orchestrator drives: an *InFlightError for
-// Processing, a *MismatchError for Conflict, nil for the rest. A caller at an HTTP boundary must not
-// raise it: a vendor would be told that a delivery failed which did not.
+// Err returns the outcome as an error, for a caller under an orchestrator: an *InFlightError for Processing, a
+// *MismatchError for Conflict, nil for the rest. A caller that answers a vendor must not return it: the delivery has
+// not failed.
 func (o Outcome) Err() error {
 	switch o.Kind {
 	case Processing:

@@ -11,13 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MaxEntries is how many entries List and Stuck give at most.
+// MaxEntries is the maximum number of entries that List and Stuck return.
 const MaxEntries = 1000
 
 var errLimit = fmt.Errorf("idempotency: limit is not between 1 and %d", MaxEntries)
 
-// Entry is a key as a person looks at it. What is left of lease and retention was computed by the database;
-// it is negative once it has passed.
+// Entry is a key for people to read. The database computed the rest of lease and retention; both are negative once they
+// have passed.
 type Entry struct {
 	Organization uuid.UUID       `json:"organization_id"`
 	Scope        string          `json:"scope"`
@@ -26,14 +26,14 @@ type Entry struct {
 	Status       string          `json:"status"` // processing or completed
 	Hash         string          `json:"request_hash"`
 	Resource     ResourceRef     `json:"resource,omitzero"`
-	Response     json.RawMessage `json:"response,omitempty"` // of Show alone
+	Response     json.RawMessage `json:"response,omitempty"` // only from Show
 	ClaimedAt    time.Time       `json:"claimed_at"`
 	LeaseLeft    time.Duration   `json:"lease_left_ns"`
 	RetainLeft   time.Duration   `json:"retain_left_ns"`
 }
 
-// Redrive tells what happens to a command that is sent again with the same key and content, and whether
-// that is safe for an effect at a vendor that takes no keys.
+// Redrive says what happens if the command is sent again with the same key and content, and whether that is safe for an
+// effect at a vendor that takes no keys.
 func (e Entry) Redrive() (safe bool, why string) {
 	switch {
 	case e.RetainLeft <= 0:
@@ -47,7 +47,7 @@ func (e Entry) Redrive() (safe bool, why string) {
 	}
 }
 
-// Inspector reads keys for people. It never writes, and shows a row even past its retention.
+// Inspector reads keys for people. It never writes, and also returns rows past their retention.
 type Inspector struct{ db DB }
 
 // NewInspector returns an Inspector.
@@ -59,8 +59,7 @@ const entryColumns = `organization_id, scope, key, id, status, request_hash, coa
 const showSQL = `SELECT ` + entryColumns + `, response::text
 	FROM agent.idempotency_keys WHERE organization_id = $1 AND scope = $2 AND key = $3`
 
-// Show returns the entry of a key as an Observer logged it, with its stored response; nil when
-// there is none.
+// Show returns the entry of a key, as an Observer logged it, with its stored response; nil if there is none.
 func (i *Inspector) Show(ctx context.Context, organization uuid.UUID, scope, key string) (*Entry, error) {
 	rows, err := i.db.Query(ctx, showSQL, organization, scope, key)
 	if err != nil {
@@ -83,12 +82,12 @@ func (i *Inspector) Show(ctx context.Context, organization uuid.UUID, scope, key
 	return &e, nil
 }
 
-// Page selects the entries of a List: of one organization, in the order of scope and key.
+// Page selects entries for List: of one organization, ordered by scope and key.
 type Page struct {
 	Organization         uuid.UUID
 	Scope                string // all if empty
 	Prefix               string // of the key
-	AfterScope, AfterKey string // of the last entry of the page before
+	AfterScope, AfterKey string // of the previous page's last entry
 	Limit                int    // at most MaxEntries
 }
 
@@ -106,17 +105,16 @@ func (i *Inspector) List(ctx context.Context, p Page) ([]Entry, error) {
 	return i.collect(ctx, listSQL, p.Organization, p.Scope, p.Prefix, p.AfterScope, p.AfterKey, p.Limit)
 }
 
-// Nothing on the hot path looks keys up by their lease, so there is no index for it: the statement reads
-// the table, and completed rows are most of it.
+// The hot path does not look keys up by their lease, so there is no index for it: the statement reads the whole table,
+// most of which is completed rows.
 const stuckSQL = `SELECT ` + entryColumns + `
 	  FROM agent.idempotency_keys
 	 WHERE status = 'processing' AND lease_expires_at < now() - $1::interval AND retain_until > now()
 	 ORDER BY lease_expires_at
 	 LIMIT $2`
 
-// Stuck returns the claims of all organizations whose lease passed longer ago than since and that nobody
-// reclaimed: each belongs to a worker that died and to a command that nobody has sent again. It reads the
-// whole table.
+// Stuck returns the claims of all organizations whose lease passed longer ago than since and that no worker reclaimed.
+// The worker died, and the command was not sent again. It reads the whole table.
 func (i *Inspector) Stuck(ctx context.Context, since time.Duration, limit int) ([]Entry, error) {
 	if limit < 1 || limit > MaxEntries {
 		return nil, errLimit

@@ -18,20 +18,20 @@ import (
 // MaxKey is the length of the longest key in bytes.
 const MaxKey = 512
 
-// digested stands in front of what was too long. A text that begins so itself has its first letter
-// escaped, so that no text is another one's digest.
+// digested is the prefix of a digest, which replaces a text that is too long. In a text that already begins so, the
+// first letter is escaped, so that no text equals the digest of another.
 const digested = "sha256:"
 
-// Key names one effect within its organization and scope: 1 to MaxKey bytes of UTF-8 without control
-// bytes. Only the builders below make one; two different inputs never give the same key. Keys are bytes:
-// nothing is trimmed, folded or normalised.
+// Key names one effect within its organization and scope: 1 to MaxKey bytes of UTF-8 without control bytes. Only the
+// builders below make one; two different inputs never give the same key. Keys are bytes: they are not trimmed, folded
+// or normalized.
 type Key struct{ text string }
 
-// String is the key as it is stored.
+// String returns the key as it is stored.
 func (k Key) String() string { return k.text }
 
-// MustKey returns what a builder made, and panics on its error: MustKey(NewKey("sync", "contacts")). It is for keys that
-// the program's text fixes, never for a key with a part from outside.
+// MustKey returns a builder's key, and panics on its error: MustKey(NewKey("sync", "contacts")). Use it for keys that
+// are constant in the program, never for a key with a part from outside.
 func MustKey(k Key, err error) Key {
 	if err != nil {
 		panic(err)
@@ -39,9 +39,9 @@ func MustKey(k Key, err error) Key {
 	return k
 }
 
-// NewKey joins the parts with colons. Colons, percent signs and what cannot be stored are
-// percent-escaped in the parts; a key that becomes too long is replaced by its digest. An empty part
-// wraps ErrKey: it is a missing one, and all callers that miss it would meet.
+// NewKey joins the parts with colons. It percent-escapes colons, percent signs and what cannot be stored, and replaces
+// a key that is too long by its digest. For an empty part the error wraps ErrKey: the part is missing, and all callers
+// without it would get the same key.
 func NewKey(parts ...string) (Key, error) {
 	if len(parts) == 0 {
 		return Key{}, fmt.Errorf("%w: no parts", ErrKey)
@@ -61,9 +61,9 @@ func NewKey(parts ...string) (Key, error) {
 
 var errDelivery = fmt.Errorf("%w: a delivery needs a job and an id", ErrKey)
 
-// DeliveryKey is the key of a vendor's delivery: the job that was called, a slash, and the vendor's id of
-// the delivery with what cannot be stored percent-escaped; an id that is too long is replaced by its
-// digest. Without a job or an id it wraps ErrKey.
+// DeliveryKey returns the key of a vendor's delivery: the job that was called, a slash, and the vendor's id of the
+// delivery. It percent-escapes what cannot be stored in the id, and replaces an id that is too long by its digest.
+// Without a job or an id the error wraps ErrKey.
 func DeliveryKey(job uuid.UUID, vendorID string) (Key, error) {
 	if job == uuid.Nil || vendorID == "" {
 		return Key{}, errDelivery
@@ -77,9 +77,9 @@ func DeliveryKey(job uuid.UUID, vendorID string) (Key, error) {
 	return Key{prefix + bounded(b.String(), MaxKey-len(prefix))}, nil
 }
 
-// ToolKey is the key of a tool's write: job, step and tool, for example job_17:3:refund. The step is the
-// job's checkpointed counter. Nothing in it may change when the worker retries: no tool-call id of a
-// model, no thought, no attempt, no time.
+// ToolKey returns the key of a tool's write: job, step and tool, for example job_17:3:refund. The step is the job's
+// checkpointed counter. No part may change when the worker retries: no tool-call id of a model, no thought, no attempt,
+// no time.
 func ToolKey(job string, step int64, tool string) (Key, error) {
 	if step < 0 {
 		return Key{}, fmt.Errorf("%w: step %d", ErrKey, step)
@@ -87,8 +87,8 @@ func ToolKey(job string, step int64, tool string) (Key, error) {
 	return NewKey(job, strconv.FormatInt(step, 10), tool)
 }
 
-// ToolCallKey is a ToolKey with the hash of the call's canonical arguments, for a step that makes
-// several calls of one tool on purpose.
+// ToolCallKey is a ToolKey with the hash of the call's canonical arguments, for a step that calls one tool several
+// times on purpose.
 func ToolCallKey(job string, step int64, tool string, arguments []byte) (Key, error) {
 	if step < 0 {
 		return Key{}, fmt.Errorf("%w: step %d", ErrKey, step)
@@ -97,9 +97,9 @@ func ToolCallKey(job string, step int64, tool string, arguments []byte) (Key, er
 	return NewKey(job, strconv.FormatInt(step, 10), tool, method, sum)
 }
 
-// Principal is who calls: a subject, and on a delegated call the whole chain that acts for it, nearest
-// first. It is the person or service, never a credential, which may be rotated. The zero value is nobody:
-// unauthenticated calls share one space of their own.
+// Principal is the caller: a subject, and for a delegated call the whole chain that acts for it, nearest first. It
+// names the person or service, never a credential, which may be rotated. The zero value is anonymous: all
+// unauthenticated calls share one space.
 type Principal struct {
 	Subject string
 	Actors  []string
@@ -107,10 +107,10 @@ type Principal struct {
 
 var errPrincipal = errors.New("an actor or a subject is empty")
 
-// tag is short, and different for every principal.
+// tag returns a short text that differs for every principal.
 func (p Principal) tag() (string, error) {
 	if p.Subject == "" && len(p.Actors) == 0 {
-		return "anonymous", nil // longer digests are 26 characters, so nobody else has it
+		return "anonymous", nil // digests are 26 characters long, so no other principal has this tag
 	}
 	sum := sha256.New()
 	for _, name := range append([]string{p.Subject}, p.Actors...) {
@@ -122,8 +122,8 @@ func (p Principal) tag() (string, error) {
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum.Sum(nil)[:16])), nil
 }
 
-// ClientKey is the key that a client chose, in the space of its principal: two callers that choose the
-// same one never meet.
+// ClientKey returns the key that a client chose, in the space of its principal: two callers that choose the same key do
+// not collide.
 func ClientKey(p Principal, chosen string) (Key, error) {
 	tag, err := p.tag()
 	if err != nil {
@@ -142,7 +142,7 @@ func clean(text, special string) bool {
 	return utf8.ValidString(text)
 }
 
-// escape writes the text with '%', the special bytes, control bytes and bytes that are no UTF-8 as %XX.
+// escape writes the text, with '%', the special bytes, control bytes and bytes that are not UTF-8 as %XX.
 func escape(b *strings.Builder, text, special string) {
 	if clean(text, special) {
 		b.WriteString(text)
@@ -161,7 +161,7 @@ func escape(b *strings.Builder, text, special string) {
 	}
 }
 
-// bounded is the escaped text itself, or its digest when it is longer than limit.
+// bounded returns the escaped text, or its digest if it is longer than limit.
 func bounded(text string, limit int) string {
 	if strings.HasPrefix(text, digested) {
 		text = "%73" + text[1:] // %73 is s, which is escaped nowhere else

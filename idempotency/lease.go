@@ -9,11 +9,11 @@ import (
 
 var errLeaseEnds = errors.New("idempotency: the claim's lease ends")
 
-// Left is how much of the lease is left, by this process's clock.
+// Left returns the rest of the lease, by this process's clock.
 func (c *Claim) Left() time.Duration { return time.Until(c.Deadline) }
 
-// Within is the context to make the effect under: it ends a tenth of what is left of the lease, at most 5 s,
-// before the lease does. An Extend moves its end.
+// Within returns the context for the effect. It ends before the lease, by a tenth of the rest of the lease, at most 5
+// s. Extend moves its end.
 func (c *Claim) Within(ctx context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := context.WithCancelCause(ctx)
 	l := &leaseContext{Context: within}
@@ -26,7 +26,7 @@ func (c *Claim) Within(ctx context.Context) (context.Context, context.CancelFunc
 	}
 }
 
-// leaseContext ends with a lease that can be extended.
+// leaseContext ends before a lease that can be extended.
 type leaseContext struct {
 	context.Context
 	timer *time.Timer
@@ -35,7 +35,7 @@ type leaseContext struct {
 	ends time.Time
 }
 
-// arm ends the context before the lease ends.
+// arm sets the context's end for a lease that ends at the deadline.
 func (l *leaseContext) arm(deadline time.Time) {
 	margin := max(min(time.Until(deadline)/10, 5*time.Second), 0)
 	l.mu.Lock()

@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// Op is what was asked of a key.
+// Op is an operation on a key.
 type Op string
 
-// The operations an Observer is told of.
+// The operations that an Observer receives.
 const (
 	OpRead     Op = "read"
 	OpClaim    Op = "claim"
 	OpComplete Op = "complete"
 	OpRelease  Op = "release"
 	OpExtend   Op = "extend"
-	OpAbandon  Op = "abandon"  // the claim is left alone until its lease passes; Err says why
+	OpAbandon  Op = "abandon"  // the claim stays until its lease passes; Err says why
 	OpRollback Op = "rollback" // InTx has rolled back
 )
 
-// Event is one answer of the Service.
+// Event is one result of the Service.
 type Event struct {
 	Op        Op
 	Ref       Ref
-	Kind      Kind // how the key stood
+	Kind      Kind // the state of the key
 	Reclaimed bool
-	FenceLost bool          // of an ending: the claim had moved on
+	FenceLost bool          // of an ending: another worker owns the key
 	Took      time.Duration // of a claim
-	Err       error         // of an ending that failed, an effect that did, a transaction that was rolled back
+	Err       error         // of a failed ending, a failed effect, or a transaction that was rolled back
 }
 
-// Replayed says that a stored answer took the place of the effect.
+// Replayed reports that a stored answer was returned instead of making the effect.
 func (e Event) Replayed() bool { return e.Kind == Completed }
 
-// LogValue gives the key, what was asked, the answer, and whether it was replayed.
+// LogValue returns the key, the operation, its result, and whether it was replayed.
 func (e Event) LogValue() slog.Value {
 	attrs := append(e.Ref.LogValue().Group(),
 		slog.String("op", string(e.Op)),
@@ -49,8 +49,8 @@ func (e Event) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Observer is told of every answer of Read, Claim, Complete, Release and Extend, and of every claim that ends otherwise,
-// for logs, metrics and spans. It runs in the caller's goroutine, or in one that ends a claim whose caller is gone, and
+// Observer receives every result of Read, Claim, Complete, Release and Extend, and every claim that ends otherwise, for
+// logs, metrics and spans. It runs in the caller's goroutine, or in one that ends a claim whose caller is gone, and
 // must not block.
 type Observer func(ctx context.Context, e Event)
 

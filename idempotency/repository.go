@@ -15,15 +15,15 @@ import (
 	"webhook-gateway/internal/sqlstate"
 )
 
-// DB is what the statements run on: a pool, a connection or a transaction of pgx.
+// DB runs the statements: a pool, a connection or a transaction of pgx.
 type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// record is one row. LeasePassed, Forgotten and Remaining were computed by the database in the statement
-// that read it: no caller compares a stored time with a clock of its own.
+// record is one row. The database computed leasePassed, forgotten and remaining in the statement that read the row: no
+// caller compares a stored time with its own clock.
 type record struct {
 	Identity
 	Hash      string
@@ -35,15 +35,15 @@ type record struct {
 	Remaining   time.Duration // of the lease; negative once it has passed
 }
 
-// repository owns the SQL: each method is one atomic change of one key, and judges nothing. A nil record
-// is the ordinary answer of a change whose condition did not hold.
+// repository owns the SQL. Each method is one atomic change of one key, without a decision about it. A nil record means
+// that the condition of the change did not hold, which is normal.
 type repository struct {
 	db       DB
 	nested   bool // in a caller's transaction, which an error must not abort
 	lockWait time.Duration
 }
 
-// terms are what a claim is made with. Durations, not instants: the database's clock makes the instants.
+// terms are the values of a new claim. They are durations, not instants: the database's clock computes the instants.
 type terms struct {
 	Identity
 	Hash      Hash
@@ -56,9 +56,9 @@ const readCommitted = "read committed" // as PostgreSQL spells it
 const recordColumns = `id, lease_token, request_hash, status = 'completed', response::text, resource_type, resource_id,
 	lease_expires_at <= clock_timestamp(), retain_until <= clock_timestamp(), lease_expires_at - clock_timestamp()`
 
-// clock_timestamp and not now(): a lease must not be born old in a long transaction. It is called once,
-// so that retain_until is never below lease_expires_at. The settings are in the same statement because a statement
-// of their own costs a claim a tenth of its time.
+// clock_timestamp() and not now(): in a long transaction a lease would start in the past. It is called once, so that
+// retain_until is never below lease_expires_at. The settings are in the same statement because a separate statement
+// costs a claim a tenth of its time.
 const insertSQL = `
 	INSERT INTO agent.idempotency_keys
 	       (id, organization_id, scope, key, request_hash, lease_token, claimed_at, lease_expires_at, retain_until)
@@ -72,9 +72,9 @@ const getSQL = `
 	  FROM (SELECT) AS one
 	  LEFT JOIN agent.idempotency_keys ON organization_id = $1 AND scope = $2 AND key = $3`
 
-// tryClaim inserts the key unless it is there, and returns the row that then stands: the caller's, if it
-// has the caller's token. Nil: the row that stood in the way vanished in between. Two statements, so that
-// the second sees a row that the first has waited for; one statement would find nothing.
+// tryClaim inserts the key unless it exists, and returns the resulting row, which is the caller's if it has the
+// caller's token. Nil: the existing row vanished in between. It takes two statements, because only a second statement
+// sees a row that the first has waited for.
 func (r *repository) tryClaim(ctx context.Context, ref Ref, t terms) (*record, error) {
 	var found *record
 	err := r.sendSet(ctx, func(b *pgx.Batch) {
@@ -87,7 +87,7 @@ func (r *repository) tryClaim(ctx context.Context, ref Ref, t terms) (*record, e
 	return found, err
 }
 
-// get returns the row of the key, and nil when there is none. It writes nothing and waits for nobody.
+// get returns the row of the key, nil if there is none. It writes nothing and waits for no lock.
 func (r *repository) get(ctx context.Context, ref Ref) (*record, error) {
 	var found *record
 	err := r.send(ctx, func(b *pgx.Batch) {
@@ -106,9 +106,9 @@ const reclaimSQL = `
 	 WHERE id = $1 AND lease_token = $2 AND status = 'processing' AND lease_expires_at <= clock_timestamp()
 	RETURNING ` + recordColumns
 
-// reclaim moves a passed lease from the token that the caller saw to its own. Nil: another worker was
-// faster, or the claim ended. It never shortens the retention. The row keeps its id, by which a reclaim is told from a
-// claim, unless the caller made the row itself, by an earlier claim under the same Identity: then it gets another one.
+// reclaim moves a passed lease from the token that the caller saw to the caller's own. Nil: another worker was faster,
+// or the claim ended. It never shortens the retention. The row keeps its id, which tells a reclaim from a claim, unless
+// the caller made the row itself by an earlier claim under the same Identity: then the row gets a new id.
 func (r *repository) reclaim(ctx context.Context, seen Identity, t terms) (*record, error) {
 	id := seen.ID
 	if id == t.ID {
@@ -125,8 +125,8 @@ const takeOverSQL = `
 	 WHERE id = $1 AND lease_token = $2 AND retain_until <= clock_timestamp()
 	RETURNING ` + recordColumns
 
-// takeOver makes a row that is past its retention, and not swept yet, a new claim: nothing of the old one
-// is left, and the old id and token can end nothing. Nil: another worker or the sweep was faster.
+// takeOver turns a row that is past its retention, and not swept yet, into a new claim. Nothing of the old claim
+// remains: its id and token can no longer end anything. Nil: another worker or the sweep was faster.
 func (r *repository) takeOver(ctx context.Context, seen Identity, t terms) (*record, error) {
 	return r.change(ctx, takeOverSQL, seen.ID, seen.Token, t.ID, t.Token, t.Hash.text, t.Lease, t.Retention)
 }
@@ -138,21 +138,21 @@ const extendSQL = `
 	 WHERE id = $1 AND lease_token = $2 AND status = 'processing'
 	RETURNING ` + recordColumns
 
-// extend gives a claim that is still held a whole lease again. Nil: the claim moved on or ended.
+// extend renews the whole lease of a claim that is still held. Nil: another worker owns the key, or the claim ended.
 func (r *repository) extend(ctx context.Context, held Identity, lease time.Duration) (*record, error) {
 	return r.change(ctx, extendSQL, held.ID, held.Token, lease)
 }
 
-// Without the condition on status a second completion would overwrite the first answer. No condition on
-// the lease: an effect that was made late was made, unless another worker took the claim over. Neither
-// retain_until nor the lease is touched, so that the update needs no new index entry.
+// The condition on status prevents a second completion from overwriting the first answer. There is no condition on the
+// lease: a late effect was still made, unless another worker took the claim over. retain_until and the lease do not
+// change, so the update needs no new index entry.
 const completeSQL = `
 	UPDATE agent.idempotency_keys
 	   SET status = 'completed', response = $3::text::json, resource_type = $4, resource_id = $5
 	 WHERE id = $1 AND lease_token = $2 AND status = 'processing'
 	RETURNING ` + recordColumns
 
-// complete stores the answer under the fence. Nil: the claim moved on or had ended.
+// complete stores the answer under the fence. Nil: another worker owns the key, or the claim had ended.
 func (r *repository) complete(ctx context.Context, held Identity, a Answer) (*record, error) {
 	response, typ, id := a.columns()
 	return r.change(ctx, completeSQL, held.ID, held.Token, response, typ, id)
@@ -160,7 +160,7 @@ func (r *repository) complete(ctx context.Context, held Identity, a Answer) (*re
 
 const releaseSQL = `DELETE FROM agent.idempotency_keys WHERE id = $1 AND lease_token = $2 AND status = 'processing'`
 
-// release deletes an unfinished claim under the fence. False: the claim moved on or had ended.
+// release deletes an unfinished claim under the fence. False: another worker owns the key, or the claim had ended.
 func (r *repository) release(ctx context.Context, held Identity) (bool, error) {
 	var gone bool
 	err := r.send(ctx, func(b *pgx.Batch) {
@@ -177,22 +177,22 @@ const lapseSQL = `
 	 WHERE id = $1 AND lease_token = $2 AND status = 'processing'
 	RETURNING ` + recordColumns
 
-// lapse ends the lease of an unfinished claim that is still held, and keeps the row: whoever reclaims it
-// is told that an earlier worker held it. Nil: the claim moved on or had ended.
+// lapse ends the lease of an unfinished claim that is still held, and keeps the row, so that the next worker learns
+// that an earlier one held it. Nil: another worker owns the key, or the claim had ended.
 func (r *repository) lapse(ctx context.Context, held Identity) (*record, error) {
 	return r.change(ctx, lapseSQL, held.ID, held.Token)
 }
 
 const heldSQL = `SELECT ` + recordColumns + ` FROM agent.idempotency_keys WHERE id = $1 AND lease_token = $2`
 
-// held returns the row that still carries the claim's id and token, and nil when there is none.
+// held returns the row that still has the claim's id and token, nil if there is none.
 func (r *repository) held(ctx context.Context, held Identity) (*record, error) {
 	return r.change(ctx, heldSQL, held.ID, held.Token)
 }
 
 const knownSQL = `SELECT EXISTS (SELECT FROM agent.idempotency_keys WHERE id = $1)`
 
-// known reports whether a row has the id, whoever holds it.
+// known reports whether a row has the id, whoever owns it.
 func (r *repository) known(ctx context.Context, id uuid.UUID) (bool, error) {
 	var known bool
 	err := r.send(ctx, func(b *pgx.Batch) {
@@ -214,11 +214,11 @@ func (r *repository) change(ctx context.Context, sql string, args ...any) (*reco
 }
 
 const (
-	// A connection keeps the plan that it made while the table was small: to read all of it for each key. When
-	// it grows before it is analyzed, the next batch would not end in time.
+	// A connection keeps the plan that it made while the table was small, which reads the whole table for each key.
+	// Once the table is large, the next batch would not end in time.
 	settingsSQL = `set_config('enable_seqscan', 'off', true), ` + DurableCommit
 	waitSQL     = `SELECT set_config('lock_timeout', $1, true), ` + settingsSQL
-	// In a caller's transaction the settings must be the caller's again afterwards.
+	// In a caller's transaction the caller's settings must be restored afterwards.
 	lendSQL = `SELECT set_config('idempotency.lock_timeout', current_setting('lock_timeout'), true),
 	                  set_config('lock_timeout', $1, true),
 	                  set_config('idempotency.enable_seqscan', current_setting('enable_seqscan'), true),
@@ -230,9 +230,8 @@ const (
 	rollbackSQL  = `ROLLBACK TO SAVEPOINT idempotency`
 )
 
-// send runs statements in one round trip, with their waits for locks bounded. On their own they are one
-// implicit transaction; in a caller's transaction they stand behind a savepoint, so that an error leaves
-// the caller's work as it was.
+// send runs statements in one round trip, with bounded waits for locks. Alone they are one implicit transaction. In a
+// caller's transaction they run in a savepoint, so that an error does not abort the caller's work.
 func (r *repository) send(ctx context.Context, queue func(*pgx.Batch)) error {
 	return r.sendSet(ctx, func(b *pgx.Batch) {
 		if !r.nested {
@@ -242,12 +241,12 @@ func (r *repository) send(ctx context.Context, queue func(*pgx.Batch)) error {
 	})
 }
 
-// wait is how long a statement waits for a lock, as PostgreSQL reads it.
+// wait returns the lock wait in PostgreSQL's format.
 func (r *repository) wait() string {
 	return strconv.FormatInt(max(r.lockWait.Milliseconds(), 1), 10) + "ms"
 }
 
-// sendSet is send for statements of which the first makes the settings itself.
+// sendSet is send for a batch whose first statement makes the settings itself.
 func (r *repository) sendSet(ctx context.Context, queue func(*pgx.Batch)) error {
 	b := &pgx.Batch{}
 	if !r.nested {
@@ -273,7 +272,7 @@ func (r *repository) sendSet(ctx context.Context, queue func(*pgx.Batch)) error 
 	return explain(err)
 }
 
-// scanStanding reads what getSQL answers: one row, of nulls when the key is not there.
+// scanStanding reads the result of getSQL: one row, of nulls if the key does not exist.
 func scanStanding(rows pgx.Rows) (*record, error) {
 	defer rows.Close()
 	if !rows.Next() {
@@ -302,7 +301,7 @@ func scanOne(rows pgx.Rows) (*record, error) {
 	return scanRecord(rows)
 }
 
-// scanRecord reads recordColumns behind the columns in before. Nil: all of them are null.
+// scanRecord reads recordColumns, which follow the columns in before. Nil: all of them are null.
 func scanRecord(rows pgx.Rows, before ...any) (*record, error) {
 	var (
 		id, token                         *uuid.UUID

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// ErrSchedule: an orchestrator would make its last attempt while a dead worker's lease still lives.
+// ErrSchedule: the orchestrator's last attempt comes before a dead worker's lease has passed.
 var ErrSchedule = errors.New("idempotency: the lease outlives the retries")
 
-// RetrySchedule is the shortest time between each attempt of an orchestrator and the next. An attempt that
-// meets a live lease raises; a worker that died holds one until it passes. If it outlived the last attempt,
-// every attempt would meet it and the run would fail, though nothing was wrong but one dead worker.
+// RetrySchedule lists the shortest pauses between the attempts of an orchestrator. An attempt that meets a live lease
+// fails, and a dead worker holds its lease until it passes. If the lease outlived the last attempt, the whole run would
+// fail because of one dead worker.
 type RetrySchedule []time.Duration
 
-// Outlasts reports, with an error that wraps ErrSchedule, a schedule that ends before the lease does.
+// Outlasts returns an error that wraps ErrSchedule if the schedule ends before the lease.
 func (r RetrySchedule) Outlasts(lease time.Duration) error {
 	var sum time.Duration
 	for _, wait := range r {

@@ -9,7 +9,7 @@ import (
 
 const day = 24 * time.Hour
 
-// MaxLease bounds the lease that a caller may ask for.
+// MaxLease is the maximum lease.
 const MaxLease = 30 * day
 
 // retention is how long the keys of a scope, or of all that begin with a prefix, are remembered; 0: no such.
@@ -34,15 +34,15 @@ func retention(scope string) time.Duration {
 
 var scopeForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9][a-z0-9_-]*)+$`)
 
-// Scope names an operation and knows how long its answers are remembered. Only NewScope makes one.
+// Scope names an operation and determines how long its answers are remembered. Only NewScope makes one.
 type Scope struct {
 	name      string
 	retention time.Duration
 }
 
-// NewScope returns the scope of that name, for example tool.email.send or webhook.nylas: at most 100
-// lower-case letters, digits, underscores and hyphens in parts joined by dots. A name for which no
-// retention is known wraps ErrScope.
+// NewScope returns the scope of that name, for example tool.email.send or webhook.nylas: at most 100 lower-case
+// letters, digits, underscores and hyphens in parts joined by dots. If the name has no known retention, the error wraps
+// ErrScope.
 func NewScope(name string) (Scope, error) {
 	if len(name) > 100 || !scopeForm.MatchString(name) {
 		return Scope{}, fmt.Errorf("%w: %.120q is not parts of lower-case letters joined by dots", ErrScope, name)
@@ -58,7 +58,7 @@ func NewScope(name string) (Scope, error) {
 	return Scope{name, d}, nil
 }
 
-// MustScope is NewScope for the start of a program, and panics where that answers an error.
+// MustScope is NewScope for the start of a program. It panics on an error.
 func MustScope(name string) Scope {
 	s, err := NewScope(name)
 	if err != nil {
@@ -67,13 +67,13 @@ func MustScope(name string) Scope {
 	return s
 }
 
-// String is the scope's name.
+// String returns the scope's name.
 func (s Scope) String() string { return s.name }
 
-// Retention is how long a key of the scope is remembered from its claim on. A longer lease raises it.
+// Retention returns how long a key of the scope is remembered, counted from its claim. A longer lease raises it.
 func (s Scope) Retention() time.Duration { return s.retention }
 
-// retain is the retention raised to the lease: a claim is never forgotten while it is held.
+// retain returns the retention, raised to the lease: a held claim is never forgotten.
 func (s Scope) retain(lease time.Duration) time.Duration { return max(s.retention, lease) }
 
 func validateLease(lease time.Duration) error {

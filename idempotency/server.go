@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// ErrServer: the server would lose claims, or is not one that the statements are correct on.
+// ErrServer: the server could lose claims, or the statements are not correct on it.
 var ErrServer = errors.New("idempotency: unsuitable server")
 
 const oldestServer = 150000
@@ -19,7 +19,7 @@ const serverSQL = `
 	       current_setting('default_transaction_isolation'), current_setting('server_encoding'),
 	       current_setting('default_transaction_read_only')`
 
-// server is what CheckServer asks for.
+// server holds the values that CheckServer queries.
 type server struct {
 	number                       int
 	version                      string
@@ -31,15 +31,14 @@ type server struct {
 
 // ServerOptions say what CheckServer accepts.
 type ServerOptions struct {
-	// AcceptFsyncOff accepts a server whose fsync is off: one that keeps its log elsewhere before it answers a
-	// COMMIT, as some providers' do. On any other a crash loses claims that were acknowledged.
+	// AcceptFsyncOff accepts a server with fsync off, because it stores its log elsewhere before it answers a COMMIT,
+	// as some providers do. On any other server a crash loses acknowledged claims.
 	AcceptFsyncOff bool
 }
 
-// CheckServer refuses a server on which a claim could be lost or be wrong, with every reason and what to
-// change: PostgreSQL below 15, a standby, a server that takes no writes, settings under which a crash loses what
-// was committed, a default isolation other than READ COMMITTED, an encoding other than UTF8. The error wraps
-// ErrServer.
+// CheckServer refuses a server on which a claim could be lost or wrong. The error lists every reason and what to
+// change: PostgreSQL below 15, a standby, a server that accepts no writes, settings under which a crash loses committed
+// data, a default isolation other than READ COMMITTED, an encoding other than UTF8. The error wraps ErrServer.
 func CheckServer(ctx context.Context, db DB, o ServerOptions) error {
 	rows, err := db.Query(ctx, serverSQL)
 	if err != nil {

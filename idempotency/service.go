@@ -14,30 +14,31 @@ const (
 	// DefaultLockWait is how long a claim waits for an open transaction that holds its key.
 	DefaultLockWait = 200 * time.Millisecond
 
-	// maxRounds is how often a claim looks again when the key changes hands under its eyes. Sixteen
-	// workers on three keys with leases of 20 ms needed five.
+	// maxRounds is how often a claim retries when the key changes hands meanwhile. Sixteen workers on three keys with
+	// leases of 20 ms needed five.
 	maxRounds = 8
 	// maxResends is how often a statement is repeated after its connection was lost.
 	maxResends = 2
 )
 
-// Options change what a Service does by itself. The zero value is good.
+// Options configure a Service. The zero value is good.
 type Options struct {
 	LockWait time.Duration // DefaultLockWait if zero
-	Observer Observer      // told of every outcome and ending; may be nil
+	Observer Observer      // receives every outcome and ending; may be nil
 }
 
-// Service owns what a duplicate means. It is safe for concurrent use.
+// Service decides what a duplicate means. It is safe for concurrent use.
 type Service struct {
 	repo     repository
 	observer Observer
 }
 
-// ErrPool refuses a pool that a Service cannot work on.
+// ErrPool refuses a pool that a Service cannot use.
 var ErrPool = errors.New("idempotency: unusable pool")
 
 // NewService returns a Service on the pool, whose connections must reach a primary, never a standby. The error wraps
-// ErrPool: there is none, or it does not use prepared statements (default_query_exec_mode, with which batches fail).
+// ErrPool: the pool is nil, or it does not use prepared statements (default_query_exec_mode), without which batches
+// fail.
 func NewService(pool *pgxpool.Pool, o Options) (*Service, error) {
 	if pool == nil {
 		return nil, fmt.Errorf("%w: nil", ErrPool)
@@ -55,7 +56,7 @@ func NewService(pool *pgxpool.Pool, o Options) (*Service, error) {
 	return &Service{repo: repository{db: checkedPool{pool}, lockWait: o.LockWait}, observer: o.Observer}, nil
 }
 
-// MustService is NewService for the start of a program, and panics where that answers an error.
+// MustService is NewService for the start of a program. It panics on an error.
 func MustService(pool *pgxpool.Pool, o Options) *Service {
 	s, err := NewService(pool, o)
 	if err != nil {
@@ -70,19 +71,19 @@ func (s *Service) pool() (*pgxpool.Pool, bool) {
 	return p.Pool, ok
 }
 
-// In returns the Service in a caller's transaction, for an effect that is a row: claim, effect and
-// completion commit or roll back together, and nobody sees the key as processing. The transaction must be
-// READ COMMITTED and is used for nothing else meanwhile. Each call stands behind a savepoint, so that an
-// error such as ErrLockTimeout leaves the transaction usable, its lock_timeout unchanged. A lost fence is
-// ErrFenceLost here. Nothing is repeated after a lost connection: the transaction is gone with it.
+// In returns the Service in a caller's transaction, for an effect that is a row: claim, effect and completion commit or
+// roll back together, and other workers never see the key as processing. The transaction must be READ COMMITTED and
+// must not be used concurrently. Each call runs in a savepoint, so that an error such as ErrLockTimeout leaves the
+// transaction usable and its lock_timeout unchanged. A lost fence returns ErrFenceLost. After a lost connection nothing
+// is repeated, because the transaction is lost too.
 func (s *Service) In(tx pgx.Tx) *Service {
 	t := *s
 	t.repo.db, t.repo.nested = tx, true
 	return &t
 }
 
-// Read tells how the key stands without claiming it, and never writes. Absent means that there is no
-// answer, not that there is no row: a claim whose lease passed belongs to a worker that is gone.
+// Read returns the state of the key without claiming it, and never writes. Absent means that there is no answer, not
+// that there is no row: a claim whose lease passed belongs to a worker that is gone.
 func (s *Service) Read(ctx context.Context, r Ref, f Fingerprint) (Outcome, error) {
 	if err := validate(r, f); err != nil {
 		return Outcome{}, err
@@ -100,12 +101,12 @@ func (s *Service) Read(ctx context.Context, r Ref, f Fingerprint) (Outcome, erro
 	return o, nil
 }
 
-// outcome judges a row that another worker wrote. Absent: it may be taken.
+// outcome judges a row that another worker wrote. Absent: the caller may take it.
 func outcome(r Ref, f Fingerprint, rec *record) Outcome {
 	o := Outcome{Kind: Absent, ref: r}
 	switch {
 	case rec == nil || rec.Forgotten:
-	case !same(f, rec.Hash): // before the lease: a dead claim for other content is still a conflict
+	case !same(f, rec.Hash): // before the lease: an expired claim for other content is still a conflict
 		o.Kind = Conflict
 	case rec.Completed:
 		o.Kind, o.Answer = Completed, rec.Answer
@@ -115,15 +116,15 @@ func outcome(r Ref, f Fingerprint, rec *record) Outcome {
 	return o
 }
 
-// Claim takes the key for the caller, or tells how it stands. The lease is how long the effect may take:
-// its time-out and a margin. Once it has passed, the next caller reclaims the key.
+// Claim claims the key for the caller, or returns its state. The lease is the effect's timeout plus a margin. Once it
+// has passed, the next caller reclaims the key.
 func (s *Service) Claim(ctx context.Context, r Ref, f Fingerprint, lease time.Duration) (Outcome, error) {
 	return s.ClaimAs(ctx, Mint(), r, f, lease)
 }
 
-// ClaimAs is Claim under an Identity that the caller minted, for a caller that may have to repeat the
-// claim after an uncertain COMMIT of its own. What such a repeat finds done is Completed and Own. Outside a transaction
-// an Identity is spent when ctx ends during the call: what the call won is given back, later.
+// ClaimAs is Claim under an Identity that the caller generated, for a caller that may have to repeat the claim after an
+// uncertain COMMIT of its own. If the repeat finds the key completed by itself, the outcome is Completed with Own.
+// Outside a transaction, do not reuse an Identity if ctx ends during the call: the claim is released later.
 func (s *Service) ClaimAs(ctx context.Context, who Identity, r Ref, f Fingerprint, lease time.Duration) (Outcome, error) {
 	if err := validate(r, f); err != nil {
 		return Outcome{}, err
@@ -144,18 +145,17 @@ func (s *Service) ClaimAs(ctx context.Context, who Identity, r Ref, f Fingerprin
 	return o, nil
 }
 
-// Complete stores the answer and ends the claim for good. Recorded is false when the claim moved on, and
-// then the caller does nothing: another worker owns the key. A claim whose lease passed and that nobody
-// reclaimed is completed: its effect was made. Repeating a Complete keeps the first answer and is true; do
-// so after an error, such as ErrLockTimeout when an open transaction is at the row. A response that cannot
-// be kept is replaced by a stub: see Answer.Unkept.
+// Complete stores the answer and ends the claim for good. If recorded is false, another worker owns the key and the
+// caller does nothing. It also completes a claim whose lease passed, if no worker reclaimed it, because its effect was
+// made. Repeating a Complete keeps the first answer and returns true; repeat it after an error such as ErrLockTimeout,
+// when an open transaction holds the row. A stub replaces a response that cannot be kept: see Answer.Unkept.
 func (s *Service) Complete(ctx context.Context, c *Claim, a Answer) (recorded bool, err error) {
 	if err := a.validate(); err != nil {
 		return false, err
 	}
 	err = s.resend(ctx, func() error {
 		rec, err := s.repo.complete(ctx, c.Identity, a)
-		if err == nil && rec == nil { // moved on, or completed by a call whose answer was lost
+		if err == nil && rec == nil { // another worker's, or completed by a call whose answer was lost
 			rec, err = s.repo.held(ctx, c.Identity)
 		}
 		recorded = rec != nil && rec.Completed
@@ -164,10 +164,10 @@ func (s *Service) Complete(ctx context.Context, c *Claim, a Answer) (recorded bo
 	return s.ended(ctx, c, OpComplete, recorded, err)
 }
 
-// Release gives an unfinished claim back after a failure that is worth repeating and certainly had no effect: the next
-// caller claims the key at once. A claim that was Reclaimed keeps its row, with a lease that has passed: this worker
-// made no effect, the one before it may have, and the next caller is told so too. Released is false when the claim
-// moved on or had ended; the caller does nothing then.
+// Release ends an unfinished claim after a failure that certainly had no effect: the next caller claims the key at
+// once. A claim that was Reclaimed keeps its row, with a passed lease: this worker made no effect, but the previous one
+// may have, and the next caller must learn that too. If released is false, another worker owns the key or the claim had
+// ended, and the caller does nothing.
 func (s *Service) Release(ctx context.Context, c *Claim) (released bool, err error) {
 	if c.Reclaimed {
 		err = s.resend(ctx, func() error {
@@ -191,8 +191,9 @@ func (s *Service) Release(ctx context.Context, c *Claim) (released bool, err err
 	return s.ended(ctx, c, OpRelease, released, err)
 }
 
-// Extend gives a claim that is still held a whole lease from now on, for work that takes longer than was thought, and
-// moves its Deadline and the end of the effect's context. Call it from the goroutine that holds the claim. Held is false when the claim moved on or had ended: stop working.
+// Extend renews the whole lease of a claim that is still held, for work that takes longer than expected. It moves the
+// claim's Deadline and the end of the effect's context. Call it from the goroutine that holds the claim. If held is
+// false, another worker owns the key or the claim had ended: stop working.
 func (s *Service) Extend(ctx context.Context, c *Claim, lease time.Duration) (held bool, err error) {
 	if err := validateLease(lease); err != nil {
 		return false, err
@@ -222,8 +223,8 @@ func (s *Service) ended(ctx context.Context, c *Claim, op Op, held bool, err err
 	return held, nil
 }
 
-// resend runs a statement, again when its connection was lost before the answer came. The statements
-// recognise what an earlier sending did.
+// resend runs a statement, and repeats it if its connection was lost before the answer came. The statements recognize
+// what an earlier sending did.
 func (s *Service) resend(ctx context.Context, send func() error) error {
 	for n := 0; ; n++ {
 		err := send()

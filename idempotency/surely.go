@@ -8,14 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// claimTime is how long a claim goes on whose caller is gone.
+// claimTime is how long a claim continues after its caller is gone.
 const claimTime = 2 * time.Second
 
 var errClaim = errors.New("idempotency: the claim took too long")
 
 // surely runs a claim to its end. A statement that is cut off may have been committed, and the key would then be held
-// for a whole lease though no effect began. So a claim that has a connection goes on when its caller is gone, for
-// claimTime at most, and what it won is released.
+// for a whole lease without an effect. So a claim that has a connection continues for up to claimTime after its caller
+// is gone, and is released if it won.
 func surely[O any](ctx context.Context, s *Service, run func(context.Context, *Service) (O, error), outcomes func(O) []Outcome) (O, error) {
 	if s.repo.nested || ctx.Done() == nil { // a transaction's claims end with it
 		return run(ctx, s)
@@ -32,8 +32,8 @@ func surely[O any](ctx context.Context, s *Service, run func(context.Context, *S
 	return none, context.Cause(ctx)
 }
 
-// connecting is the Service whose first batch waits for its connection no longer than the caller: nothing is on its way
-// before.
+// connecting returns the Service with a first batch that waits for its connection only as long as the caller does:
+// before that nothing has been sent.
 func (s *Service) connecting(caller context.Context) *Service {
 	pool, ok := s.repo.db.(checkedPool)
 	if !ok {
@@ -63,7 +63,7 @@ func (p *connectingPool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchR
 	return checkedBatch{conn.SendBatch(ctx, b), conn}
 }
 
-// giveBack releases what was claimed for a caller that is gone.
+// giveBack releases the claims of a caller that is gone.
 func (s *Service) giveBack(ctx context.Context, outcomes []Outcome) {
 	end, cancel := ending(ctx)
 	defer cancel()

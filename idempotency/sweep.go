@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// MaxSweep is how many rows one pass of a sweep takes at most: they stay locked until the pass ends.
+// MaxSweep is the maximum number of rows in one pass of a sweep. They stay locked until the pass ends.
 const MaxSweep = 10_000
 
-// MaxBacklog is how far Backlog counts.
+// MaxBacklog is the maximum that Backlog counts.
 const MaxBacklog = 100_000
 
 var errSweep = errors.New("idempotency: sweep out of bounds")
 
-// now() and not clock_timestamp(): only what is stable in a statement can bound an index scan. The rows
-// stay locked from the SELECT to the DELETE, so their ctid is theirs; a row that was reclaimed or taken
-// over meanwhile has another, and its new retention is looked at once more. Locked rows are passed by.
+// now() and not clock_timestamp(): only a value that is stable in a statement can bound an index scan. The rows stay
+// locked from the SELECT to the DELETE, so their ctid is still theirs. A row that was reclaimed or taken over meanwhile
+// has another ctid, and the DELETE checks its new retention once more. Locked rows are skipped.
 const sweepSQL = `
 	WITH passed AS MATERIALIZED (
 	  SELECT ctid
@@ -34,10 +34,9 @@ const sweepSQL = `
 	)
 	SELECT (SELECT count(*) FROM passed), (SELECT count(*) FROM gone)`
 
-// Sweep makes one pass: it deletes up to limit rows past their retention, the oldest first. Read is how
-// many it found, and says whether sweeping keeps up: fewer than limit means that none is left that no
-// other sweep is at. Deleted says how many of them were still there. It waits for no lock and may run
-// beside any writer and other sweeps.
+// Sweep makes one pass: it deletes up to limit rows past their retention, the oldest first. read is the number of rows
+// found, deleted the number that still existed. If read is less than limit, nothing is left except rows that other
+// sweeps hold. It waits for no lock, and is safe beside any writer and other sweeps.
 func (s *Service) Sweep(ctx context.Context, limit int) (read, deleted int, err error) {
 	if limit < 1 || limit > MaxSweep {
 		return 0, 0, fmt.Errorf("%w: limit %d is not between 1 and %d", errSweep, limit, MaxSweep)
@@ -62,13 +61,13 @@ const backlogSQL = `
 	SELECT count(*), coalesce(now() - min(retain_until), interval '0')
 	  FROM (SELECT retain_until FROM agent.idempotency_keys WHERE retain_until < now() ORDER BY retain_until LIMIT $1) AS passed`
 
-// Backlog is what a sweep has yet to delete.
+// Backlog is the number of rows that a sweep has yet to delete.
 type Backlog struct {
 	Rows   int           // counted up to MaxBacklog
-	Oldest time.Duration // how far past its retention the oldest one is
+	Oldest time.Duration // how far the oldest row is past its retention
 }
 
-// Backlog looks how far behind sweeping is.
+// Backlog returns how far sweeping is behind.
 func (s *Service) Backlog(ctx context.Context) (Backlog, error) {
 	rows, err := s.repo.db.Query(ctx, backlogSQL, MaxBacklog)
 	if err != nil {
@@ -101,7 +100,7 @@ type Sweeper struct {
 	log     *slog.Logger
 }
 
-// NewSweeper refuses bounds that it would not keep, rather than clamping them.
+// NewSweeper refuses bounds that it cannot keep, instead of clamping them.
 func NewSweeper(keys *Service, o SweepOptions, log *slog.Logger) (*Sweeper, error) {
 	if o.Limit == 0 {
 		o.Limit = 1000
@@ -115,11 +114,11 @@ func NewSweeper(keys *Service, o SweepOptions, log *slog.Logger) (*Sweeper, erro
 	return &Sweeper{keys: keys, options: o, log: log}, nil
 }
 
-// Swept is what a run did.
+// Swept is the result of a run.
 type Swept struct {
 	Passes, Read, Deleted int
-	// Full says that the last pass that the bounds allowed still filled its limit: rows are left for
-	// the next run. One that is Full every time does not keep up.
+	// Full says that the last allowed pass still filled its limit: rows are left for the next run. If every run is
+	// Full, sweeping does not keep up.
 	Full bool
 }
 

@@ -7,13 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// TxEffect is an Effect that is rows: it writes through tx alone, which InTx begins and commits.
+// TxEffect is an Effect that consists of rows. It writes only through tx, which InTx begins and commits.
 type TxEffect[T any] func(ctx context.Context, tx pgx.Tx, c *Claim) (T, error)
 
-// InTx makes an effect that is rows in a transaction of its own: begin, claim, effect, completion and COMMIT are one
-// call, and its result is of a transaction that is committed. A COMMIT whose answer was lost is asked for again, under
-// the same Identity: it is recognised, or the effect is made once more, because nothing of it was kept. Any error but a
-// *Failure has rolled everything back.
+// InTx makes an effect that consists of rows in a new transaction: begin, claim, effect, completion and COMMIT are one
+// call, and it returns the result only after the COMMIT. If the answer to the COMMIT was lost, InTx tries again under
+// the same Identity: either it recognizes the commit, or it makes the effect again, because nothing of it was kept.
+// After any error except a *Failure, everything is rolled back.
 func InTx[T any](ctx context.Context, s *Service, t Task[T], effect TxEffect[T]) (Result[T], error) {
 	if effect == nil {
 		return Result[T]{}, ErrNoEffectGiven
@@ -30,7 +30,7 @@ func InTx[T any](ctx context.Context, s *Service, t Task[T], effect TxEffect[T])
 	}
 }
 
-// inTx makes one attempt. Lost: the connection ended, and another attempt tells what became of this one.
+// inTx makes one attempt. Lost: the connection ended, and another attempt finds out whether this one was committed.
 func (t *Task[T]) inTx(ctx context.Context, s *Service, who Identity, effect TxEffect[T]) (result Result[T], lost bool, err error) {
 	pool, _ := s.pool()
 	conn, err := pool.Acquire(ctx)

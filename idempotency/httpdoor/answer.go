@@ -10,8 +10,8 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// kept reports whether a replay repeats the header of an operation's answer. What belongs to a connection or to the
-// moment is made anew, and a session is not an answer.
+// kept reports whether a replay repeats the header of an operation's answer. Headers of the connection or the moment
+// are new for each answer, and a session is not part of an answer.
 func kept(name string) bool {
 	switch name {
 	case "Set-Cookie", "Set-Cookie2", "Date", "Content-Length", "Transfer-Encoding", "Trailer", "Te", "Upgrade",
@@ -21,13 +21,13 @@ func kept(name string) bool {
 	return true
 }
 
-// stored is an answer as it lies in the key's row.
+// stored is an answer as the key's row holds it.
 type stored struct {
 	Status int         `json:"status"`
 	Header http.Header `json:"header,omitempty"`
 	Text   string      `json:"text,omitempty"`  // a body that is UTF-8
 	Bytes  []byte      `json:"bytes,omitempty"` // any other
-	// Omitted: the body was too long for the row. What became of the operation is known all the same.
+	// Omitted: the body was too long for the row. The outcome of the operation is still known.
 	Omitted bool `json:"omitted,omitempty"`
 }
 
@@ -48,20 +48,20 @@ func readRecord(a idempotency.Answer) (stored, error) {
 	return s, nil
 }
 
-// recorder holds an answer back. A body that is longer than a row can keep is passed on as it comes.
+// recorder holds an answer back. It passes on a body that is too long for a row as it is written.
 type recorder struct {
 	to     http.ResponseWriter
 	header http.Header
 	code   int
 	body   bytes.Buffer
-	whole  bool // nothing is passed on before send, however long it is
+	whole  bool // pass nothing on before send, however long it is
 	passed bool // the head was sent
 }
 
 // Header implements http.ResponseWriter.
 func (r *recorder) Header() http.Header { return r.header }
 
-// WriteHeader implements http.ResponseWriter. Informational answers are not passed on.
+// WriteHeader implements http.ResponseWriter. It does not pass informational answers on.
 func (r *recorder) WriteHeader(code int) {
 	if r.code == 0 && code >= 200 {
 		r.code = code
@@ -91,7 +91,7 @@ func (r *recorder) status() int {
 	return r.code
 }
 
-// record is the answer as the row keeps it.
+// record returns the answer as the row keeps it.
 func (r *recorder) record() json.RawMessage {
 	s := stored{Status: r.status(), Header: http.Header{}}
 	for name, values := range r.header {
@@ -114,16 +114,16 @@ func (r *recorder) record() json.RawMessage {
 	return text
 }
 
-// marshal writes JSON in which HTML counts no more than it has.
+// marshal encodes JSON without escaping HTML characters.
 func marshal(s stored) json.RawMessage {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // of strings, bytes and numbers it cannot fail
+	_ = enc.Encode(s) // cannot fail for strings, bytes and numbers
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
 }
 
-// send gives the client the answer.
+// send writes the answer to the client.
 func (r *recorder) send() {
 	if r.passed {
 		return

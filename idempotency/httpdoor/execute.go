@@ -16,12 +16,11 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// Wrap protects the handler. Requests that change nothing by definition (GET, HEAD, OPTIONS, TRACE) pass.
-// Below it an answer is held back until it is stored, and cannot be flushed or hijacked: an answer that is
-// a stream cannot be given twice.
+// Wrap protects the handler. Requests with safe methods (GET, HEAD, OPTIONS, TRACE) pass through. For others the answer
+// is held back until it is stored, and cannot be flushed or hijacked: a streamed answer cannot be replayed.
 //
-// The door reads the request's body to tell repeats from other requests. Middleware above it must not read the body: a
-// body that is shorter than its Content-Length is refused, and one without a length is taken for an empty one.
+// The door reads the request's body to recognize repeats. Middleware above it must not read the body: the door refuses
+// a body that is shorter than its Content-Length, and takes one without a length for empty.
 func (d *Door) Wrap(next http.Handler) http.Handler {
 	return d.protect(next, func(w http.ResponseWriter, r *http.Request, k *keyed) { d.serve(w, r, next, k) })
 }
@@ -31,13 +30,13 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// TxHandler is an operation whose effect is rows. It writes through tx alone, which the door begins and commits. It may
-// be called again when the answer to a COMMIT is lost.
+// TxHandler is an operation whose effect consists of rows. It writes only through tx, which the door begins and
+// commits. It may be called again if the answer to a COMMIT is lost.
 type TxHandler func(w http.ResponseWriter, r *http.Request, tx pgx.Tx)
 
-// WrapTx protects an operation whose effect is rows: claim, effect and answer are one transaction, and the client is
-// answered after its COMMIT. An answer that is not stored (Release, Abandon) is given, and the transaction rolled back.
-// A request without a key gets a transaction too.
+// WrapTx protects an operation whose effect consists of rows: claim, effect and answer are one transaction, and the
+// client is answered after its COMMIT. For an answer that is not stored (Release, Abandon) the client is answered and
+// the transaction is rolled back. A request without a key gets a transaction too.
 func (d *Door) WrapTx(pool Beginner, next TxHandler) http.Handler {
 	return d.protect(d.unprotected(pool, next), func(w http.ResponseWriter, r *http.Request, k *keyed) { d.serveTx(w, r, next, k) })
 }
@@ -49,13 +48,13 @@ type keyed struct {
 	body    []byte
 }
 
-// restore gives the request its body again.
+// restore gives the request its body back.
 func (k *keyed) restore(r *http.Request) *http.Request {
 	r.Body = io.NopCloser(bytes.NewReader(k.body))
 	return r
 }
 
-// protect lets requests without a key pass, and reads those that have one.
+// protect passes requests without a key through, and reads those with one.
 func (d *Door) protect(pass http.Handler, serve func(http.ResponseWriter, *http.Request, *keyed)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, ok := d.Authorize(w, r)
@@ -88,7 +87,7 @@ func (d *Door) protect(pass http.Handler, serve func(http.ResponseWriter, *http.
 	})
 }
 
-// read reads a request's body; nil when it has refused it.
+// read reads a request's body; nil if it has refused the request.
 func (d *Door) read(w http.ResponseWriter, r *http.Request, caller Caller, chosen string) *keyed {
 	key, err := idempotency.ClientKey(caller.Principal, chosen)
 	if err != nil {
@@ -130,7 +129,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, next http.Handler, 
 	}
 }
 
-// refuseError answers a request that did not come to its operation.
+// refuseError answers a request whose operation did not run.
 func (d *Door) refuseError(w http.ResponseWriter, err error) {
 	after, retryable := idempotency.Retryable(err)
 	if retryable {
@@ -144,7 +143,7 @@ func (d *Door) refuseError(w http.ResponseWriter, err error) {
 	case errors.Is(err, idempotency.ErrUnkept):
 		d.refuse(w, lostAnswer, "")
 	default:
-		if !errors.Is(err, context.Canceled) { // the client is there
+		if !errors.Is(err, context.Canceled) { // the client is still there
 			d.Log.Error("idempotency key cannot be claimed", "err", err)
 		}
 		w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(after)))
@@ -152,19 +151,19 @@ func (d *Door) refuseError(w http.ResponseWriter, err error) {
 	}
 }
 
-// wholeSeconds rounds up: a client that comes back a moment early would be told to wait once more.
+// wholeSeconds rounds up: a client that retries a moment early would have to wait again.
 func wholeSeconds(d time.Duration) int { return max(int((d+time.Second-1)/time.Second), 1) }
 
 type claimKey struct{}
 
-// ClaimFrom returns the claim that an operation runs under: its key is the one to pass on to a vendor, and Reclaimed
-// says that an earlier worker may have made the effect. False: the request has no key.
+// ClaimFrom returns the claim that an operation runs under. Pass its key on to a vendor. Reclaimed says that an earlier
+// worker may have made the effect. False: the request has no key.
 func ClaimFrom(ctx context.Context) (*idempotency.Claim, bool) {
 	c, ok := ctx.Value(claimKey{}).(*idempotency.Claim)
 	return c, ok
 }
 
-// execute runs the operation and ends the claim before the client has the answer. A panic abandons the claim.
+// execute runs the operation and ends the claim before the client gets the answer. A panic abandons the claim.
 func (d *Door) execute(w http.ResponseWriter, r *http.Request, next http.Handler, k *keyed, c *idempotency.Claim) {
 	within, cancel := c.Within(context.WithValue(r.Context(), claimKey{}, c))
 	defer cancel()
@@ -187,13 +186,13 @@ func (d *Door) execute(w http.ResponseWriter, r *http.Request, next http.Handler
 		_, err = d.Keys.Release(end, c)
 	case Abandon:
 	}
-	if err != nil { // the operation is done all the same, and the lease ends the claim
+	if err != nil { // the operation is done anyway, and the lease ends the claim
 		d.Log.Error("the end of an operation could not be stored under its idempotency key", "key", c.Ref, "status", answer.status(), "err", err)
 	}
 	answer.send()
 }
 
-// releaseTime is how long giving a key back may take. The lease ends it otherwise.
+// releaseTime is the maximum time to release a key. Otherwise the lease ends the claim.
 const releaseTime = 10 * time.Second
 
 // errNotStored rolls back an operation whose answer is not stored.
@@ -226,7 +225,7 @@ func (d *Door) serveTx(w http.ResponseWriter, r *http.Request, next TxHandler, k
 	}
 }
 
-// unprotected runs an operation without a key in a new transaction. Its answer decides whether it is kept.
+// unprotected runs an operation without a key in a new transaction. Its answer decides between COMMIT and rollback.
 func (d *Door) unprotected(pool Beginner, next TxHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &recorder{to: w, header: http.Header{}, whole: true}
@@ -245,7 +244,7 @@ func (d *Door) unprotected(pool Beginner, next TxHandler) http.Handler {
 	})
 }
 
-// replay gives the stored answer.
+// replay writes the stored answer.
 func (d *Door) replay(w http.ResponseWriter, a idempotency.Answer) {
 	stored, err := readRecord(a)
 	if err != nil {

@@ -1,23 +1,23 @@
-// Package httpdoor puts the operations of an HTTP API behind the idempotency plane: a request with an
-// Idempotency-Key header is executed once, and its repeats get the first answer.
+// Package httpdoor protects the operations of an HTTP API with idempotency keys: a request with an Idempotency-Key
+// header is executed once, and its repeats get the first answer.
 //
-// What a client meets:
+// The answers that a client gets:
 //
 //	first request                     executed; its answer is stored, then sent
 //	repeat of a finished one          the same status, headers and body, and Idempotent-Replayed: true
 //	repeat while the first runs       409 and Retry-After: send the same key again
-//	same key with another content     422, KEY_MISMATCH: do not send it again
-//	key missing, where one is needed  400
+//	same key with other content       422, KEY_MISMATCH: do not send it again
+//	key missing but required          400
 //	key malformed, or two of them     400
 //	no key                            executed, without protection
 //
 //	repeat of one whose answer was
 //	too long to keep                  410, ANSWER_NOT_KEPT: it was executed
 //
-// An answer ends the key. 2xx, 3xx and most 4xx are stored. 401, 403, 408, 409, 425, 429 and 503 say that nothing was
-// done: the next request with the key is executed at once. Every other 5xx, 499, a panic, and silence after the client
-// hung up or the lease ran out say that it is unknown whether the effect was made: the key is held until its lease has
-// passed, and the next execution is told so (ClaimFrom, Config.Reconcile).
+// The answer's status decides about the key. 2xx, 3xx and most 4xx are stored. 401, 403, 408, 409, 425, 429 and 503 say
+// that nothing was done: the next request with the key is executed at once. After every other 5xx, 499, a panic, and no
+// answer because the client hung up or the lease ran out, it is unknown whether the effect was made: the key is held
+// until its lease has passed, and the next execution learns that (ClaimFrom, Config.Reconcile).
 package httpdoor
 
 import (
@@ -32,33 +32,33 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// Caller is whose key it is. Two callers that choose the same key never meet.
+// Caller is the owner of a key. Two callers that choose the same key do not collide.
 type Caller struct {
 	Organization uuid.UUID
 	Principal    idempotency.Principal
 }
 
-// Config is how one operation, or several with the same Scope, are protected. New checks it.
+// Config says how one operation, or several with the same Scope, are protected. New checks it.
 type Config struct {
 	Keys  *idempotency.Service
 	Scope idempotency.Scope // for example http.orders.create
-	// Lease is how long the operation may take, and a margin. Its context ends before.
+	// Lease is the maximum duration of the operation plus a margin. The operation's context ends before the lease.
 	Lease time.Duration
-	// Authorize tells who calls. It is asked before the key is looked at, on every request, so that
-	// an answer is given only to callers who may see it. It answers a request that it refuses
-	// itself, and returns false.
+	// Authorize identifies the caller. It runs on every request, before the key is read, so that an answer goes only to
+	// callers that may see it. To refuse a request, it writes the answer itself and returns false.
 	Authorize func(http.ResponseWriter, *http.Request) (Caller, bool)
-	// Required refuses a request without a key. Help is where a client reads about keys.
+	// Required refuses a request without a key. Help is a URL where a client can read about keys.
 	Required bool
 	Help     string
-	// MaxBody is the longest request body in bytes; 1 MiB if zero.
+	// MaxBody is the maximum size of a request body in bytes; 1 MiB if zero.
 	MaxBody int64
-	// Ending, if set, decides for a status what becomes of the key; EndingOf is what it decides otherwise.
+	// Ending, if set, decides by the status how the claim ends; otherwise EndingOf decides.
 	Ending func(status int) Ending
-	// Reconcile, if set, is asked before an operation that an earlier worker may have executed. It finds out, answers as
-	// the operation would have, and returns true; false: it was not executed, and nothing was written.
+	// Reconcile, if set, runs before an operation that an earlier worker may have executed. If it finds that the
+	// operation was executed, it answers as the operation would have, and returns true. Otherwise it writes nothing and
+	// returns false.
 	Reconcile func(http.ResponseWriter, *http.Request, *idempotency.Claim) (found bool)
-	// Log is told of answers that could not be stored, and of requests without an organization. Nil: nothing is.
+	// Log receives answers that could not be stored, and requests without an organization. Nil: nothing is logged.
 	Log *slog.Logger
 }
 
@@ -68,10 +68,10 @@ const (
 	defaultMaxBody = 1 << 20
 )
 
-// ErrConfig: a door cannot be made of this.
+// ErrConfig: the Config cannot work.
 var ErrConfig = errors.New("httpdoor: unusable config")
 
-// Door puts handlers behind the plane. It is safe for concurrent use.
+// Door protects handlers. It is safe for concurrent use.
 type Door struct{ Config }
 
 // New makes a door. The error wraps ErrConfig and names what is missing or wrong.
@@ -102,17 +102,17 @@ func New(c Config) (*Door, error) {
 	return &Door{c}, nil
 }
 
-// Ending is what becomes of a key when its operation has answered.
+// Ending says how a claim ends after its operation has answered.
 type Ending int
 
-// The endings. The zero Ending is none: Config.Ending returns it for a status that EndingOf decides.
+// The endings. The zero Ending is none of them: Config.Ending returns it to let EndingOf decide.
 const (
-	Store   Ending = iota + 1 // the answer is the outcome: every repeat gets it
+	Store   Ending = iota + 1 // the answer is final: every repeat gets it
 	Release                   // certainly nothing was done: the next request is executed
 	Abandon                   // it is unknown: the key is held until its lease has passed
 )
 
-// EndingOf is what becomes of a key after an answer of that status, unless Config.Ending says otherwise.
+// EndingOf returns the ending for an answer's status, unless Config.Ending decides otherwise.
 func EndingOf(status int) Ending {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict,
@@ -127,20 +127,20 @@ func EndingOf(status int) Ending {
 	return Store
 }
 
-// clientClosedRequest is what many write for a client that hung up.
+// clientClosedRequest is a common status for a client that hung up.
 const clientClosedRequest = 499
 
-// ending is what becomes of the key. Cut: the client hung up, or the lease was about to end, while it ran.
+// ending returns how the claim ends. Cut: the client hung up, or the lease was about to end, while the operation ran.
 func (d *Door) ending(answer *recorder, cut bool) Ending {
 	if cut && answer.code == 0 {
-		return Abandon // silence is no answer
+		return Abandon // no answer was written
 	}
 	e := d.Ending(answer.status())
 	if e == 0 {
 		e = EndingOf(answer.status())
 	}
 	if cut && e == Release {
-		return Abandon // what was cut off may have been on its way
+		return Abandon // the work may have been in progress when it was cut off
 	}
 	return e
 }

@@ -16,7 +16,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// maxHeader is the longest key that a client may choose, in bytes.
+// maxHeader is the maximum length of a client's key, in bytes.
 const maxHeader = 255
 
 var (
@@ -25,8 +25,8 @@ var (
 	errBadKey  = errors.New(`the Idempotency-Key must be 1 to 255 printable ASCII characters, bare or as a quoted string`)
 )
 
-// ParseKey reads the lines of the Idempotency-Key header. The header is a structured field, a quoted
-// string; most clients send it bare. Both forms of one text are one key.
+// ParseKey reads the lines of the Idempotency-Key header. The header is a structured field, a quoted string, but most
+// clients send it bare. Both forms of a text are the same key.
 func ParseKey(lines []string) (string, error) {
 	switch {
 	case len(lines) == 0:
@@ -47,8 +47,8 @@ func ParseKey(lines []string) (string, error) {
 	return text, nil
 }
 
-// unquote reads a structured field's string behind its first quote: backslashes escape quotes and
-// backslashes alone, and the closing quote ends it.
+// unquote reads a structured field's string after its opening quote. Backslashes escape only quotes and backslashes,
+// and the closing quote ends the string.
 func unquote(rest string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(rest); i++ {
@@ -66,8 +66,8 @@ func unquote(rest string) (string, bool) {
 	return "", false
 }
 
-// fingerprint is what makes two requests the same: method, path, query in any order of its names, and the
-// content of the body. Headers are no part of it: dates, traces and signatures change on a retry.
+// fingerprint identifies equal requests: method, path, query with its names in any order, and the content of the body.
+// Headers are not part of it: dates, traces and signatures change on a retry.
 func fingerprint(r *http.Request, body []byte) idempotency.Fingerprint {
 	query := r.URL.RawQuery
 	if values, err := url.ParseQuery(query); err == nil {
@@ -82,8 +82,8 @@ func fingerprint(r *http.Request, body []byte) idempotency.Fingerprint {
 	return idempotency.Content(text).Current()
 }
 
-// contentOf is the fingerprint of a body. The boundary of a multipart body is no part of it: clients make a new one for
-// each attempt.
+// contentOf returns the fingerprint of a body. The boundary of a multipart body is not part of it: clients make a new
+// one for each attempt.
 func contentOf(contentType string, body []byte) string {
 	mediaType, params, err := mime.ParseMediaType(contentType)
 	if err != nil || !strings.HasPrefix(mediaType, "multipart/") || params["boundary"] == "" {
@@ -96,7 +96,7 @@ func contentOf(contentType string, body []byte) string {
 		if errors.Is(err, io.EOF) {
 			return fmt.Sprintf("%s:%x", mediaType, sum.Sum(nil))
 		}
-		if err != nil { // it is not what it says
+		if err != nil { // it is not valid multipart
 			return idempotency.Content(body).Current().String()
 		}
 		header, _ := json.Marshal(part.Header) // strings cannot fail; maps are written sorted

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// code names a refusal of the door for programs.
+// code is a machine-readable name of a refusal.
 type code string
 
 const (
@@ -17,11 +17,11 @@ const (
 	unavailable code = "UNAVAILABLE"
 	uncertain   code = "UNCERTAIN"
 	lostAnswer  code = "ANSWER_NOT_KEPT"
-	// misconfigured: the fault is the server's, and a repeat does not mend it.
+	// misconfigured: the server is at fault, and a retry does not help.
 	misconfigured code = "MISCONFIGURED"
 )
 
-// meaning is the status and the words of a refusal.
+// meaning returns the status and the text of a refusal.
 func (c code) meaning() (status int, title string) {
 	switch c {
 	case badKey:

@@ -1,6 +1,6 @@
-// Package idempotencytest gives the tests of a module that imports idempotency real databases with the schema migrated,
-// and lets time pass for their keys. It needs PostgreSQL's programs on the machine, 15 or later, and no server.
-// GATEWAY_PG_BIN names the folder where they lie, if it is an unusual one.
+// Package idempotencytest gives tests of a module that imports idempotency real databases with the migrated schema, and
+// lets time pass for their keys. It needs PostgreSQL's programs on the machine, 15 or later, but no running server.
+// GATEWAY_PG_BIN names the folder of the programs if it is an unusual one.
 //
 //	func TestMain(m *testing.M) { idempotencytest.Main(m) }
 //
@@ -21,21 +21,21 @@ import (
 	"webhook-gateway/internal/pgtest"
 )
 
-// M is what Main needs of *testing.M.
+// M is the part of *testing.M that Main needs.
 type M interface{ Run() int }
 
-// T is what a test's database needs of testing.TB.
+// T is the part of testing.TB that a test's database needs.
 type T interface {
 	Helper()
 	Cleanup(func())
 	Fatalf(format string, args ...any)
 }
 
-// Main is for TestMain: it runs the tests, stops the server that they shared, and ends the process.
+// Main is for TestMain: it runs the tests, stops their shared server, and ends the process.
 func Main(m M) { pgtest.Main(m) }
 
-// URL gives the test a migrated database of its own, which is gone when the test ends. The first call in a process
-// starts the server. A test that cannot have its database fails; it is never skipped.
+// URL returns a migrated database for the test. It is removed when the test ends. The first call in a process starts
+// the server. A test without a database fails; it is never skipped.
 func URL(t T) string {
 	t.Helper()
 	return pgtest.New(t)
@@ -52,8 +52,8 @@ func Pool(t T) *pgxpool.Pool {
 	return pool
 }
 
-// Pass lets time pass for every key of a test's database: leases run out, answers are forgotten. The keys are made older
-// by d, since PostgreSQL's clock decides and cannot be set. A Claim in memory keeps its Deadline.
+// Pass lets time pass for every key of a test's database: leases run out, answers are forgotten. It makes the keys
+// older by d, because PostgreSQL's clock decides and cannot be set. A Claim in memory keeps its Deadline.
 func Pass(t T, pool *pgxpool.Pool, d time.Duration) {
 	t.Helper()
 	const older = `UPDATE agent.idempotency_keys SET claimed_at = claimed_at - $1::interval,

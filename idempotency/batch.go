@@ -52,7 +52,7 @@ func (s *Service) ClaimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	return surely(ctx, s, func(ctx context.Context, s *Service) ([]Outcome, error) { return s.claimMany(ctx, wanted, lease) },
+	return runDetached(ctx, s, func(ctx context.Context, s *Service) ([]Outcome, error) { return s.claimMany(ctx, wanted, lease) },
 		func(all []Outcome) []Outcome { return all })
 }
 
@@ -76,20 +76,20 @@ func (s *Service) claimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 		outcomes[i] = Outcome{Kind: Unsettled, ref: wanted[i].Ref}
 		failed = append(failed, fmt.Errorf("claim key: item %d: %w", i, err))
 	}
-	stands := make([]*record, len(wanted)) // the row that decided for the first item of each key and its repeats so far
+	decided := make([]*record, len(wanted)) // the row that decided for the first item of each key and its repeats so far
 	for at, i := range order {
 		if outcomes[i], err = claims[at].settle(ctx, records[at], started); err != nil {
 			fail(int(i), err)
 			continue
 		}
-		stands[i] = claims[at].stands
+		decided[i] = claims[at].decided
 	}
 	for i, w := range wanted {
 		of := first[i]
 		if of == int32(i) || outcomes[of].Kind == Unsettled {
 			continue
 		}
-		if outcomes[i] = outcome(w.Ref, w.Content, stands[of]); outcomes[i].Kind != Absent {
+		if outcomes[i] = outcome(w.Ref, w.Content, decided[of]); outcomes[i].Kind != Absent {
 			continue
 		}
 		// An expired claim that was a conflict for the first item, but is not for this one.
@@ -98,7 +98,7 @@ func (s *Service) claimMany(ctx context.Context, wanted []Wanted, lease time.Dur
 			fail(i, err)
 			continue
 		}
-		stands[of] = again.stands
+		decided[of] = again.decided
 	}
 	s.observeMany(ctx, outcomes)
 	return outcomes, errors.Join(failed...)

@@ -12,7 +12,7 @@ type claiming struct {
 	fingerprint Fingerprint
 	terms       terms
 
-	stands *record // the row that decided
+	decided *record // the row that decided
 }
 
 func (s *Service) claiming(who Identity, r Ref, f Fingerprint, lease time.Duration) *claiming {
@@ -48,7 +48,7 @@ func (c *claiming) round(ctx context.Context) (o Outcome, settled bool, err erro
 
 // judge returns the outcome for the row that exists after the insert.
 func (c *claiming) judge(ctx context.Context, rec *record, started time.Time) (o Outcome, settled bool, err error) {
-	c.stands = rec
+	c.decided = rec
 	if rec.Token == c.terms.Token {
 		return c.own(ctx, rec, started)
 	}
@@ -78,7 +78,7 @@ func (c *claiming) take(ctx context.Context, seen *record) (o Outcome, settled b
 
 // own returns the outcome for a row with the caller's token.
 func (c *claiming) own(ctx context.Context, rec *record, started time.Time) (o Outcome, settled bool, err error) {
-	c.stands = rec
+	c.decided = rec
 	if rec.Completed {
 		return Outcome{Kind: Completed, Answer: rec.Answer, Own: true, ref: c.ref}, true, nil
 	}
@@ -94,7 +94,7 @@ func (c *claiming) own(ctx context.Context, rec *record, started time.Time) (o O
 		if err != nil || rec == nil {
 			return Outcome{}, false, err
 		}
-		c.stands = rec
+		c.decided = rec
 	}
 	return Outcome{
 		Kind: Claimed,

@@ -26,7 +26,7 @@ const overflowed = `{"idempotency:overflow":true}`
 func (t *Task[T]) answer(ctx context.Context, c *Claim, value T, failure *Failure) (a Answer, seen T, unkept error) {
 	if failure != nil {
 		a = failure.answer()
-		return a, seen, t.keepable(a, nil)
+		return a, seen, t.unkeptError(a, nil)
 	}
 	a, err := t.encode(value)
 	if err == nil {
@@ -34,7 +34,7 @@ func (t *Task[T]) answer(ctx context.Context, c *Claim, value T, failure *Failur
 	}
 	if err != nil {
 		a = Answer{Response: json.RawMessage(stub(reasonUnencodable, nil))}
-		return a, value, t.keepable(a, err)
+		return a, value, t.unkeptError(a, err)
 	}
 	if reserved(a.Response) {
 		a.Response = json.RawMessage(stub("reserved", a.Response))
@@ -44,13 +44,13 @@ func (t *Task[T]) answer(ctx context.Context, c *Claim, value T, failure *Failur
 			return a, value, fmt.Errorf("decode the answer: %w", err)
 		}
 		var ref ResourceRef
-		err := guarded("keep a response elsewhere", func() (err error) { ref, err = t.Overflow.Put(ctx, c, a.Response); return err })
+		err := guarded("store the response in Overflow", func() (err error) { ref, err = t.Overflow.Put(ctx, c, a.Response); return err })
 		if err != nil {
-			return a, seen, t.keepable(a, fmt.Errorf("keep a response of %d bytes: %w", len(a.Response), err))
+			return a, seen, t.unkeptError(a, fmt.Errorf("store a response of %d bytes: %w", len(a.Response), err))
 		}
 		return Answer{Resource: ref, Response: json.RawMessage(overflowed)}, seen, nil
 	}
-	if unkept = t.keepable(a, nil); unkept != nil {
+	if unkept = t.unkeptError(a, nil); unkept != nil {
 		return a, value, unkept
 	}
 	if t.Decode == nil && a.Response == nil {
@@ -62,8 +62,8 @@ func (t *Task[T]) answer(ctx context.Context, c *Claim, value T, failure *Failur
 	return a, seen, nil
 }
 
-// keepable returns an *UnkeptError for an answer whose response the row cannot hold.
-func (t *Task[T]) keepable(a Answer, cause error) error {
+// unkeptError returns an *UnkeptError for an answer whose response the row cannot hold.
+func (t *Task[T]) unkeptError(a Answer, cause error) error {
 	reason := unkeepable(a.Response)
 	if u, is := a.Unkept(); is {
 		return &UnkeptError{Ref: t.Ref, Resource: a.Resource, Unkept: u, Cause: cause}
@@ -112,9 +112,9 @@ func (t *Task[T]) replay(ctx context.Context, a Answer) (Result[T], error) {
 			return r, &UnkeptError{Ref: t.Ref, Resource: a.Resource, Unkept: Unkept{Reason: "overflow"}, Cause: errNoOverflow}
 		}
 		var response []byte
-		err := guarded("get a response from elsewhere", func() (err error) { response, err = t.Overflow.Get(ctx, a.Resource); return err })
+		err := guarded("get the response from Overflow", func() (err error) { response, err = t.Overflow.Get(ctx, a.Resource); return err })
 		if err != nil {
-			return r, fmt.Errorf("get the response that overflowed to %s %s: %w", a.Resource.Type, a.Resource.ID, err)
+			return r, fmt.Errorf("get the overflowed response %s %s: %w", a.Resource.Type, a.Resource.ID, err)
 		}
 		a = Answer{Response: response}
 	}
@@ -123,7 +123,7 @@ func (t *Task[T]) replay(ctx context.Context, a Answer) (Result[T], error) {
 	return r, err
 }
 
-var errNoOverflow = errors.New("the task has no Overflow to get it from")
+var errNoOverflow = errors.New("the task has no Overflow")
 
 func (t *Task[T]) decode(a Answer) (value T, err error) {
 	unkept, cut := a.Unkept()

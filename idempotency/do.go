@@ -68,9 +68,9 @@ func Do[T any](ctx context.Context, s *Service, t Task[T], effect Effect[T]) (Re
 	value, err := t.attempt(within, s, c, effect)
 	failure, answered := err.(*Failure) //nolint:errorlint // only the outermost counts
 	if err != nil && !answered {
-		return Result[T]{}, s.giveUp(ctx, c, err)
+		return Result[T]{}, s.endFailed(ctx, c, err)
 	}
-	end, stop := ending(ctx)
+	end, stop := endingContext(ctx)
 	defer stop()
 	answer, seen, unkept := t.answer(end, c, value, failure)
 	result := Result[T]{Value: seen, Unrecorded: s.Finish(end, c, answer)}
@@ -120,7 +120,7 @@ func (t *Task[T]) doIn(ctx context.Context, s *Service, who Identity, effect Eff
 	value, err := t.attempt(within, s, o.Claim, effect)
 	failure, answered := err.(*Failure) //nolint:errorlint // only the outermost counts
 	if err != nil && !answered {
-		return r, txRefused, ofEffect(unmarked(err))
+		return r, txRefused, asEffectError(unmarked(err))
 	}
 	answer, seen, unkept := t.answer(ctx, o.Claim, value, failure)
 	if unkept != nil {
@@ -191,7 +191,7 @@ type UnkeptError struct {
 }
 
 func (e *UnkeptError) Error() string {
-	text := fmt.Sprintf("%s %s is done, its answer is not kept (%s)", e.Ref.Scope, e.Ref.Key, e.Unkept.Reason)
+	text := fmt.Sprintf("%s %s is done, but its answer was not kept (%s)", e.Ref.Scope, e.Ref.Key, e.Unkept.Reason)
 	if e.Cause != nil {
 		text += ": " + e.Cause.Error()
 	}

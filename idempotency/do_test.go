@@ -148,7 +148,7 @@ func TestTheEffectsContextEndsWithTheLeaseAndNamesIt(t *testing.T) {
 		<-ctx.Done()
 		return 0, context.Cause(ctx)
 	})
-	if err == nil || err.Error() != "idempotency: the claim's lease ends" {
+	if err == nil || err.Error() != "idempotency: the claim's lease is about to end" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -206,7 +206,7 @@ func (e *Effects) Queue(b *pgx.Batch, effect string, args ...any) error {
 }
 
 // ErrEffect refuses a statement that would also make its effect for keys that were not won.
-var ErrEffect = errors.New("idempotency: an effect of many keys is one INSERT … SELECT, without a semicolon, that joins claimed")
+var ErrEffect = errors.New("idempotency: the effect must be one INSERT … SELECT that joins claimed, without a semicolon")
 
 var joinsClaimed = regexp.MustCompile(`\bclaimed\b`)
 
@@ -225,7 +225,7 @@ func (e *Effects) read(rows pgx.Rows) error {
 	)
 	for rows.Next() {
 		if err := rows.Scan(&committedReads, &n, &row.seen, &row.mine, &hash, &row.completed, &row.leasePassed, &row.forgotten); err != nil {
-			return fmt.Errorf("read how a key stands: %w", err)
+			return fmt.Errorf("read the state of a key: %w", err)
 		}
 		if !committedReads {
 			return ErrIsolation

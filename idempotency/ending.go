@@ -85,10 +85,10 @@ func (a Answer) Failure() (*Failure, bool) {
 // endingTime is the maximum time for a claim's ending once the effect is over.
 const endingTime = 10 * time.Second
 
-var errEnding = errors.New("idempotency: the database did not take the claim's ending in time")
+var errEnding = errors.New("idempotency: the claim could not be ended in time")
 
-// ending returns a context for the end of a claim. A caller that hung up must not prevent the record.
-func ending(ctx context.Context) (context.Context, context.CancelFunc) {
+// endingContext returns a context for the end of a claim. A caller that hung up must not prevent the record.
+func endingContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.WithoutCancel(ctx), endingTime, errEnding)
 }
 
@@ -105,7 +105,7 @@ func (s *Service) Finish(ctx context.Context, c *Claim, a Answer) error {
 	if s.repo.nested {
 		return ErrNested
 	}
-	end, cancel := ending(ctx)
+	end, cancel := endingContext(ctx)
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		recorded, err := s.Complete(end, c, a)
@@ -114,7 +114,7 @@ func (s *Service) Finish(ctx context.Context, c *Claim, a Answer) error {
 			return nil
 		case err == nil:
 			return ErrFenceLost
-		case !passes(err):
+		case !temporary(err):
 			s.observe(ctx, Event{Op: OpComplete, Ref: c.Ref, Kind: Claimed, Reclaimed: c.Reclaimed, Err: err})
 			return err
 		}
@@ -127,23 +127,23 @@ func (s *Service) Finish(ctx context.Context, c *Claim, a Answer) error {
 	}
 }
 
-// giveUp ends a claim whose effect failed, and returns the effect's error.
-func (s *Service) giveUp(ctx context.Context, c *Claim, failure error) error {
+// endFailed ends a claim whose effect failed, and returns the effect's error.
+func (s *Service) endFailed(ctx context.Context, c *Claim, failure error) error {
 	plain := unmarked(failure)
 	if plain == failure { //nolint:errorlint // the same value, unless a mark was taken off
 		s.abandoned(ctx, c, failure)
-		return ofEffect(failure) // the lease runs out
+		return asEffectError(failure) // the lease runs out
 	}
-	end, cancel := ending(ctx)
+	end, cancel := endingContext(ctx)
 	defer cancel()
 	if _, err := s.Release(end, c); err != nil {
-		return ofEffect(errors.Join(plain, err)) // the lease ends the claim
+		return asEffectError(errors.Join(plain, err)) // the lease ends the claim
 	}
-	return ofEffect(plain)
+	return asEffectError(plain)
 }
 
-// ofEffect wraps an effect's own error, which Retryable does not judge.
-func ofEffect(err error) error { return &effectError{err} }
+// asEffectError wraps an effect's own error, which Retryable does not judge.
+func asEffectError(err error) error { return &effectError{err} }
 
 type effectError struct{ err error }
 

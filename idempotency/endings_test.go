@@ -498,7 +498,7 @@ func TestRetryable(t *testing.T) {
 	_, mismatch := idempotency.Do(t.Context(), b.keys, other, answering(1))
 	for name, err := range map[string]error{
 		"nil": nil, "a mismatch": mismatch, "the effect's own": errors.New("no"), "a failure": &idempotency.Failure{Code: "x"},
-		"an inner one's, as the effect's own": ofEffect(b, inFlight),
+		"an inner one's, as the effect's own": effectOf(b, inFlight),
 		"unkept":                              &idempotency.UnkeptError{}, "no effect given": idempotency.ErrNoEffectGiven,
 	} {
 		if _, ok := idempotency.Retryable(err); ok {
@@ -521,8 +521,8 @@ func TestRetryableByCode(t *testing.T) {
 	}
 }
 
-// ofEffect is the error of a Do whose effect has failed so.
-func ofEffect(b *bundle, err error) error {
+// effectOf is the error of a Do whose effect has failed so.
+func effectOf(b *bundle, err error) error {
 	b.Helper()
 	_, failed := idempotency.Do(b.Context(), b.keys, task[int](b.ref("tool.x", "outer of "+err.Error()[:5])), func(context.Context, *idempotency.Claim) (int, error) {
 		return 0, err

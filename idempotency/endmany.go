@@ -27,7 +27,7 @@ type Ending struct {
 }
 
 // ErrEnd refuses an Ending whose End is not one of the three, or that has an answer although its End takes none.
-var ErrEnd = errors.New("idempotency: not an end, or an end that takes no answer")
+var ErrEnd = errors.New("idempotency: invalid End, or an answer with an End that takes none")
 
 func (e *Ending) validate() error {
 	switch {

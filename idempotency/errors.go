@@ -16,16 +16,16 @@ import (
 
 // Errors of calls that are refused. Nothing was sent to the database.
 var (
-	ErrOrganization = errors.New("idempotency: no organization")
-	ErrScope        = errors.New("idempotency: scope without a retention")
-	ErrKey          = errors.New("idempotency: not a key")
-	ErrHash         = errors.New("idempotency: not a hash")
-	ErrIdentity     = errors.New("idempotency: no claim id or lease token")
+	ErrOrganization = errors.New("idempotency: organization is missing")
+	ErrScope        = errors.New("idempotency: unknown scope")
+	ErrKey          = errors.New("idempotency: invalid key")
+	ErrHash         = errors.New("idempotency: invalid hash")
+	ErrIdentity     = errors.New("idempotency: claim id or lease token is missing")
 	ErrLease        = errors.New("idempotency: lease must be between 1 ms and 30 days")
 	// ErrNested: the call ends a claim by itself, but in a transaction a claim ends with the transaction: use DoTx.
-	ErrNested = errors.New("idempotency: a Service in a transaction cannot do that: use DoTx there")
+	ErrNested = errors.New("idempotency: not possible with a Service in a transaction: use DoTx")
 	// ErrNoEffectGiven: the effect is nil. Nothing was claimed.
-	ErrNoEffectGiven = errors.New("idempotency: no effect given")
+	ErrNoEffectGiven = errors.New("idempotency: effect is nil")
 	// ErrEmptyAnswer refuses a completion without a response and without a complete resource: it would replay an empty
 	// success. The claim is still held.
 	ErrEmptyAnswer = errors.New("idempotency: an answer needs a response or a resource with type and id")
@@ -42,17 +42,17 @@ var (
 	// ErrUnavailable: the database did not answer. The statement may have been committed; a repeat recognizes it.
 	ErrUnavailable = errors.New("idempotency: the database did not answer")
 	// ErrIsolation: the transaction is not READ COMMITTED. The claim is correct only at that level.
-	ErrIsolation = errors.New("idempotency: transaction must be READ COMMITTED: begin it so, " +
+	ErrIsolation = errors.New("idempotency: transaction must be READ COMMITTED: begin it with that level, " +
 		"or set default_transaction_isolation = 'read committed'")
 	// ErrFenceLost: inside a transaction, another worker has taken over the claim. The other worker makes the effect,
 	// so the transaction must roll back. Outside a transaction a lost fence is not an error.
-	ErrFenceLost = errors.New("idempotency: the claim moved on, roll back")
+	ErrFenceLost = errors.New("idempotency: another worker owns the claim: roll back")
 	// ErrInFlight matches every *InFlightError: retry later with the same key.
 	ErrInFlight = errors.New("idempotency: claim in flight")
 	// ErrMismatch matches every *MismatchError: never retry, the key was reused for other content.
 	ErrMismatch = errors.New("idempotency: KEY_MISMATCH")
 	// ErrUnkept matches every *UnkeptError: the effect was made, but its answer cannot be replayed.
-	ErrUnkept = errors.New("idempotency: done, and the answer was not kept")
+	ErrUnkept = errors.New("idempotency: done, but the answer was not kept")
 )
 
 // Retryable reports whether and when the call may be repeated with the same key and content. True: another attempt
@@ -72,14 +72,14 @@ func Retryable(err error) (after time.Duration, ok bool) {
 	case errors.Is(err, ErrUnreplicated), errors.Is(err, ErrUnavailable):
 		return time.Second, true
 	case errors.As(err, &server):
-		return time.Second, passes(err)
+		return time.Second, temporary(err)
 	}
 	return 0, false
 }
 
-// passes reports whether a failed statement may succeed when it is sent again. It does not if PostgreSQL refuses the
+// temporary reports whether a failed statement may succeed when it is sent again. It does not if PostgreSQL refuses the
 // statement itself.
-func passes(err error) bool {
+func temporary(err error) bool {
 	for _, final := range []error{ErrIsolation, ErrEmptyAnswer, ErrFenceLost, pgx.ErrTxClosed} {
 		if errors.Is(err, final) {
 			return false
@@ -101,7 +101,7 @@ type InFlightError struct {
 }
 
 func (e *InFlightError) Error() string {
-	return fmt.Sprintf("claim of %s %s in flight, its lease passes in %s", e.Ref.Scope, e.Ref.Key, e.RetryAfter)
+	return fmt.Sprintf("claim of %s %s is in flight, its lease passes in %s", e.Ref.Scope, e.Ref.Key, e.RetryAfter)
 }
 
 // Is makes the error an ErrInFlight.

@@ -37,13 +37,13 @@ type Entry struct {
 func (e Entry) Redrive() (safe bool, why string) {
 	switch {
 	case e.RetainLeft <= 0:
-		return false, "past its retention: the key is forgotten and the effect would be made anew"
+		return false, "past its retention: the key is forgotten and the effect would be made again"
 	case e.Status == "completed":
 		return true, "completed: the stored answer is replayed and no effect is made; a new effect needs a new step id"
 	case e.LeaseLeft > 0:
 		return true, "in flight: a worker holds the lease; wait until it has ended or passed"
 	default:
-		return false, "its worker is gone and may have made the effect: safe if the vendor takes the key or the handler reconciles"
+		return false, "its worker is gone and may have made the effect: safe only if the vendor takes the key or the handler reconciles"
 	}
 }
 

@@ -55,7 +55,7 @@ func TestAKeyFromALogLineIsShown(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	b.pass(31 * 24 * time.Hour)
-	show(false, "completed", "anew")
+	show(false, "completed", "made again")
 	if e, err := inspect.Show(t.Context(), uuid.New(), r.Scope.String(), text); e != nil || err != nil {
 		t.Errorf("another organization is shown %+v, %v", e, err)
 	}

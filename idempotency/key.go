@@ -105,7 +105,7 @@ type Principal struct {
 	Actors  []string
 }
 
-var errPrincipal = errors.New("an actor or a subject is empty")
+var errPrincipal = errors.New("an actor or subject is empty")
 
 // tag returns a short text that differs for every principal.
 func (p Principal) tag() (string, error) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-var errLeaseEnds = errors.New("idempotency: the claim's lease ends")
+var errLeaseEnds = errors.New("idempotency: the claim's lease is about to end")
 
 // Left returns the rest of the lease, by this process's clock.
 func (c *Claim) Left() time.Duration { return time.Until(c.Deadline) }

@@ -192,8 +192,8 @@ func (r *repository) held(ctx context.Context, held Identity) (*record, error) {
 
 const knownSQL = `SELECT EXISTS (SELECT FROM agent.idempotency_keys WHERE id = $1)`
 
-// known reports whether a row has the id, whoever owns it.
-func (r *repository) known(ctx context.Context, id uuid.UUID) (bool, error) {
+// idExists reports whether a row has the id, whoever owns it.
+func (r *repository) idExists(ctx context.Context, id uuid.UUID) (bool, error) {
 	var known bool
 	err := r.send(ctx, func(b *pgx.Batch) {
 		b.Queue(knownSQL, id).QueryRow(func(row pgx.Row) error { return row.Scan(&known) })

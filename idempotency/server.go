@@ -62,15 +62,15 @@ func (s server) check(o ServerOptions) error {
 		}
 	}
 	refuse(s.number < oldestServer, "it is PostgreSQL %s: upgrade to 15 or later", s.version)
-	refuse(s.standby, "it is a standby, which neither takes claims nor shows the latest: connect to the primary "+
+	refuse(s.standby, "it is a standby, which accepts no claims and may lag behind: connect to the primary "+
 		"(target_session_attrs=read-write in the connection string)")
-	refuse(!s.standby && s.readOnly == "on", "default_transaction_read_only is on, it takes no writes: "+
+	refuse(!s.standby && s.readOnly == "on", "default_transaction_read_only is on, it accepts no writes: "+
 		"free its disk if it is full, then set it off for the server, this role and the database")
-	refuse(s.fsync != "on" && !o.AcceptFsyncOff, "fsync is %s, a crash loses claims that were acknowledged: set fsync = on and reload", s.fsync)
+	refuse(s.fsync != "on" && !o.AcceptFsyncOff, "fsync is %s, a crash loses acknowledged claims: set fsync = on and reload", s.fsync)
 	refuse(s.fullPages != "on", "full_page_writes is %s, a crash can tear pages: set full_page_writes = on and reload", s.fullPages)
-	refuse(s.commitWait == "off", "synchronous_commit is off, a crash loses claims that were acknowledged: "+
+	refuse(s.commitWait == "off", "synchronous_commit is off, a crash loses acknowledged claims: "+
 		"set synchronous_commit = on for this role or database")
-	refuse(s.isolation != readCommitted, "default_transaction_isolation is %s: "+
+	refuse(s.isolation != readCommitted, "default_transaction_isolation is %s: run "+
 		"ALTER ROLE or ALTER DATABASE … SET default_transaction_isolation = 'read committed'", s.isolation)
 	refuse(s.encoding != "UTF8", "the database's encoding is %s: create it with ENCODING 'UTF8'", s.encoding)
 	return errors.Join(problems...)

@@ -136,7 +136,7 @@ func (s *Service) ClaimAs(ctx context.Context, who Identity, r Ref, f Fingerprin
 		return Outcome{}, err
 	}
 	started := time.Now()
-	o, err := surely(ctx, s, func(ctx context.Context, s *Service) (Outcome, error) { return s.claiming(who, r, f, lease).run(ctx) },
+	o, err := runDetached(ctx, s, func(ctx context.Context, s *Service) (Outcome, error) { return s.claiming(who, r, f, lease).run(ctx) },
 		func(o Outcome) []Outcome { return []Outcome{o} })
 	if err != nil {
 		return Outcome{}, fmt.Errorf("claim key: %w", err)
@@ -182,7 +182,7 @@ func (s *Service) Release(ctx context.Context, c *Claim) (released bool, err err
 		released, err = s.repo.release(ctx, c.Identity)
 		if sent++; err == nil && !released && sent > 1 {
 			// An earlier sending deleted the row, unless another worker has it now.
-			taken, err := s.repo.known(ctx, c.ID)
+			taken, err := s.repo.idExists(ctx, c.ID)
 			released = err == nil && !taken
 			return err
 		}

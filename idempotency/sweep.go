@@ -14,7 +14,7 @@ const MaxSweep = 10_000
 // MaxBacklog is the maximum that Backlog counts.
 const MaxBacklog = 100_000
 
-var errSweep = errors.New("idempotency: sweep out of bounds")
+var errSweep = errors.New("idempotency: sweep bounds are invalid")
 
 // now() and not clock_timestamp(): only a value that is stable in a statement can bound an index scan. The rows stay
 // locked from the SELECT to the DELETE, so their ctid is still theirs. A row that was reclaimed or taken over meanwhile

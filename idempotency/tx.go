@@ -45,7 +45,7 @@ func (t *Task[T]) inTx(ctx context.Context, s *Service, who Identity, effect TxE
 	committed := false
 	defer func() {
 		if !committed {
-			end, cancel := ending(ctx)
+			end, cancel := endingContext(ctx)
 			defer cancel()
 			_ = tx.Rollback(end) // a connection that is gone has rolled back
 			s.observe(ctx, Event{Op: OpRollback, Ref: t.Ref, Err: err})

@@ -38,7 +38,7 @@ func (s stored) body() []byte {
 	return []byte(s.Text)
 }
 
-var errNotAnAnswer = errors.New("stored response is no HTTP answer")
+var errNotAnAnswer = errors.New("stored response is not an HTTP answer")
 
 func readRecord(a idempotency.Answer) (stored, error) {
 	var s stored

@@ -77,7 +77,7 @@ func (d *Door) protect(pass http.Handler, serve func(http.ResponseWriter, *http.
 			return
 		}
 		if caller.Organization == uuid.Nil {
-			d.Log.Error("no organization for a request with an idempotency key: Authorize must tell it", "path", r.URL.Path)
+			d.Log.Error("no organization for a request with an idempotency key: Authorize must return it", "path", r.URL.Path)
 			d.refuse(w, misconfigured, "")
 			return
 		}
@@ -187,7 +187,7 @@ func (d *Door) execute(w http.ResponseWriter, r *http.Request, next http.Handler
 	case Abandon:
 	}
 	if err != nil { // the operation is done anyway, and the lease ends the claim
-		d.Log.Error("the end of an operation could not be stored under its idempotency key", "key", c.Ref, "status", answer.status(), "err", err)
+		d.Log.Error("the result of an operation could not be stored under its idempotency key", "key", c.Ref, "status", answer.status(), "err", err)
 	}
 	answer.send()
 }
@@ -253,7 +253,7 @@ func (d *Door) replay(w http.ResponseWriter, a idempotency.Answer) {
 	}
 	if stored.Omitted {
 		w.Header().Set(replayedHeader, "true")
-		d.refuse(w, lostAnswer, "it was answered with status "+strconv.Itoa(stored.Status)+", and the answer was too long to keep")
+		d.refuse(w, lostAnswer, "its answer had status "+strconv.Itoa(stored.Status)+", and the answer was too long to keep")
 		return
 	}
 	for name, values := range stored.Header {

@@ -82,10 +82,10 @@ func New(c Config) (*Door, error) {
 			problems = append(problems, fmt.Errorf("%w: %s", ErrConfig, text))
 		}
 	}
-	refuse(c.Keys == nil, "Keys is nil: make a Service with idempotency.NewService")
-	refuse(c.Scope == idempotency.Scope{}, "Scope is empty: make one with idempotency.NewScope")
-	refuse(c.Lease < time.Millisecond || c.Lease > idempotency.MaxLease, fmt.Sprintf("Lease is %s: it is the operation's time-out and a margin", c.Lease))
-	refuse(c.Authorize == nil, "Authorize is nil: it tells whose key it is")
+	refuse(c.Keys == nil, "Keys is nil: create a Service with idempotency.NewService")
+	refuse(c.Scope == idempotency.Scope{}, "Scope is empty: create one with idempotency.NewScope")
+	refuse(c.Lease < time.Millisecond || c.Lease > idempotency.MaxLease, fmt.Sprintf("Lease is %s: set it to the operation's timeout plus a margin", c.Lease))
+	refuse(c.Authorize == nil, "Authorize is nil: it must identify the caller")
 	refuse(c.MaxBody < 0, "MaxBody is negative")
 	if err := errors.Join(problems...); err != nil {
 		return nil, err

@@ -31,17 +31,17 @@ func (c code) meaning() (status int, title string) {
 	case tooLong:
 		return http.StatusRequestEntityTooLarge, "the request's body is too large"
 	case inFlight:
-		return http.StatusConflict, "the first request with this key is still running, repeat it later"
+		return http.StatusConflict, "the first request with this key is still running, retry later"
 	case mismatch:
-		return http.StatusUnprocessableEntity, "the key was used for another request, do not repeat it"
+		return http.StatusUnprocessableEntity, "the key was used for another request, do not retry"
 	case lostAnswer:
 		return http.StatusGone, "the request was executed, but its answer was not kept"
 	case uncertain:
-		return http.StatusServiceUnavailable, "it is unknown whether it was done, repeat it with the same key"
+		return http.StatusServiceUnavailable, "it is unknown whether it was done, retry with the same key"
 	case misconfigured:
-		return http.StatusInternalServerError, "nothing was done, the server is not set up for idempotency keys"
+		return http.StatusInternalServerError, "nothing was done, the server is not configured for idempotency keys"
 	default:
-		return http.StatusServiceUnavailable, "nothing was done, repeat it later"
+		return http.StatusServiceUnavailable, "nothing was done, retry later"
 	}
 }
 

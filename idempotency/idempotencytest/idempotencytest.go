@@ -59,7 +59,7 @@ func Pass(t T, pool *pgxpool.Pool, d time.Duration) {
 	const older = `UPDATE agent.idempotency_keys SET claimed_at = claimed_at - $1::interval,
 		lease_expires_at = lease_expires_at - $1::interval, retain_until = retain_until - $1::interval`
 	if d < 0 {
-		t.Fatalf("time does not pass by %s", d)
+		t.Fatalf("invalid duration %s", d)
 	}
 	if _, err := pool.Exec(context.Background(), older, d); err != nil {
 		t.Fatalf("let %s pass: %v", d, err)

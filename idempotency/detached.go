@@ -13,10 +13,10 @@ const claimTime = 2 * time.Second
 
 var errClaim = errors.New("idempotency: the claim took too long")
 
-// surely runs a claim to its end. A statement that is cut off may have been committed, and the key would then be held
+// runDetached runs a claim to its end. A statement that is cut off may have been committed, and the key would then be held
 // for a whole lease without an effect. So a claim that has a connection continues for up to claimTime after its caller
 // is gone, and is released if it won.
-func surely[O any](ctx context.Context, s *Service, run func(context.Context, *Service) (O, error), outcomes func(O) []Outcome) (O, error) {
+func runDetached[O any](ctx context.Context, s *Service, run func(context.Context, *Service) (O, error), outcomes func(O) []Outcome) (O, error) {
 	if s.repo.nested || ctx.Done() == nil { // a transaction's claims end with it
 		return run(ctx, s)
 	}
@@ -27,7 +27,7 @@ func surely[O any](ctx context.Context, s *Service, run func(context.Context, *S
 	if ctx.Err() == nil {
 		return o, err
 	}
-	s.giveBack(ctx, outcomes(o))
+	s.releaseAll(ctx, outcomes(o))
 	var none O
 	return none, context.Cause(ctx)
 }
@@ -63,9 +63,9 @@ func (p *connectingPool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchR
 	return checkedBatch{conn.SendBatch(ctx, b), conn}
 }
 
-// giveBack releases the claims of a caller that is gone.
-func (s *Service) giveBack(ctx context.Context, outcomes []Outcome) {
-	end, cancel := ending(ctx)
+// releaseAll releases the claims of a caller that is gone.
+func (s *Service) releaseAll(ctx context.Context, outcomes []Outcome) {
+	end, cancel := endingContext(ctx)
 	defer cancel()
 	for _, o := range outcomes {
 		if o.Claim != nil {

@@ -41,7 +41,7 @@ func plain() Config {
 	}
 }
 
-func TestNothingNeedsToBeSet(t *testing.T) {
+func TestDefaults(t *testing.T) {
 	t.Parallel()
 	got, err := Load("", []string{"XDG_STATE_HOME=/var/lib", "PATH=/bin"})
 	if err != nil {
@@ -52,7 +52,7 @@ func TestNothingNeedsToBeSet(t *testing.T) {
 	}
 }
 
-func TestTheEnvironmentWinsOverTheFileAndTheFileOverTheDefaults(t *testing.T) {
+func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "listen: :1\nadmin_listen: '[::1]:2'\nqueue_bytes: 1GiB\nlog_level: DEBUG\npprof: true\nstate_dir: \"\"\n")
 	want := plain()
@@ -75,7 +75,7 @@ func TestTheEnvironmentWinsOverTheFileAndTheFileOverTheDefaults(t *testing.T) {
 	}
 }
 
-func TestEveryProblemIsReportedAtOnceByName(t *testing.T) {
+func TestAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "listn: :1\nqueue_bytes: lots\n\nlisten: [1]\nsweep_interval:\ncommitters: 0\ncommitters: 1\npprof: true\n")
 	_, err := Load(file, []string{
@@ -108,7 +108,7 @@ func TestEveryProblemIsReportedAtOnceByName(t *testing.T) {
 	}
 }
 
-func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
+func TestContradictions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ environ, want string }{
 		{"GATEWAY_BODY_BUDGET_BYTES=2MiB", "GATEWAY_BODY_BUDGET_BYTES: 2MiB is less than GATEWAY_MAX_BODY_BYTES (4MiB)"},
@@ -134,7 +134,7 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 	}
 }
 
-func TestEverySettingHasBounds(t *testing.T) {
+func TestBounds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, low, least, most, high string }{
 		{"GATEWAY_MAX_BODY_BYTES", "65535", "64KiB", "64MiB", "65MiB"},
@@ -164,7 +164,7 @@ func TestEverySettingHasBounds(t *testing.T) {
 	}
 }
 
-func TestASlipInAVariablesNameIsNoticedAndStrangersAreNot(t *testing.T) {
+func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
 	for name, ok := range map[string]bool{
 		"GATEWAY_LISTEN_": false, "GATEWAY_NOW": false, "GATEWAY_CLOCK": false,
@@ -178,7 +178,7 @@ func TestASlipInAVariablesNameIsNoticedAndStrangersAreNot(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNoListOfSettingsIsRefused(t *testing.T) {
+func TestBadFiles(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
 		"- a\n":                        "line 1: settings are written as key: value",
@@ -203,7 +203,7 @@ func TestAFileThatIsNoListOfSettingsIsRefused(t *testing.T) {
 	}
 }
 
-func TestRequireNamesEverySettingThatIsMissing(t *testing.T) {
+func TestRequire(t *testing.T) {
 	t.Parallel()
 	c := plain()
 	want := "DATABASE_URL: is not set; write the address of a PostgreSQL database, like postgres://user:password@host:5432/gateway\n" +
@@ -217,7 +217,7 @@ func TestRequireNamesEverySettingThatIsMissing(t *testing.T) {
 	}
 }
 
-func TestNoSecretIsShown(t *testing.T) {
+func TestSecretsHidden(t *testing.T) {
 	t.Parallel()
 	for _, database := range []string{
 		"postgres://me:hush@host:5432/db?password=hush&sslmode=disable", "host=h password=hush", "postgres://me:hush%@host/db",
@@ -240,7 +240,7 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 }
 
-func TestRedactedListsEverySettingInForce(t *testing.T) {
+func TestRedacted(t *testing.T) {
 	t.Parallel()
 	c := plain()
 	c.DatabaseURL = NewSecret("postgres://me:hush@host:5432/db?sslmode=disable")
@@ -262,7 +262,7 @@ func TestRedactedListsEverySettingInForce(t *testing.T) {
 	}
 }
 
-func TestStateBelongsWhereTheUserKeepsIt(t *testing.T) {
+func TestStateDir(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		xdg, home string
@@ -282,7 +282,7 @@ func TestStateBelongsWhereTheUserKeepsIt(t *testing.T) {
 	}
 }
 
-func TestEveryFieldIsASettingAndEverySettingIsDescribed(t *testing.T) {
+func TestEverySettingHasField(t *testing.T) {
 	t.Parallel()
 	fields := map[string]bool{fileSetting: true}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
@@ -300,7 +300,7 @@ func TestEveryFieldIsASettingAndEverySettingIsDescribed(t *testing.T) {
 	}
 }
 
-func TestSizesAreReadAsTheyAreWritten(t *testing.T) {
+func TestSizes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{"0": 0, "1": 1, "10B": 10, "64KiB": 65536, "4 MiB": 4 << 20, "3GiB": 3 << 30, " 7 ": 7} {
 		if got, err := parseBytes(text); err != nil || got != want {

@@ -15,7 +15,7 @@ func example() Config {
 	return c
 }
 
-func TestTheExampleFileLoadsAndListsEverySetting(t *testing.T) {
+func TestExampleFile(t *testing.T) {
 	t.Parallel()
 	got, err := Load("gateway.example.yaml", []string{"HOME=/home/u"})
 	if err != nil {
@@ -36,7 +36,7 @@ func TestTheExampleFileLoadsAndListsEverySetting(t *testing.T) {
 	}
 }
 
-func TestTheExampleEnvironmentLoadsAndListsEverySetting(t *testing.T) {
+func TestExampleEnvironment(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("gateway.example.env")
 	if err != nil {

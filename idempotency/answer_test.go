@@ -13,7 +13,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-func TestAnAnswerComesBackByteForByte(t *testing.T) {
+func TestAnswerByteForByte(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, text := range map[string]string{
@@ -49,7 +49,7 @@ func TestAnAnswerComesBackByteForByte(t *testing.T) {
 }
 
 // What cannot be stored must not make a completion fail: the effect was made.
-func TestAnAnswerThatCannotBeKeptIsReplacedByAStub(t *testing.T) {
+func TestUnkeepableAnswerIsStub(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, tc := range map[string]struct{ text, reason string }{
@@ -80,7 +80,7 @@ func TestAnAnswerThatCannotBeKeptIsReplacedByAStub(t *testing.T) {
 	}
 }
 
-func TestACompletionThatRecordsNothingIsRefusedAndTheClaimIsStillHeld(t *testing.T) {
+func TestEmptyCompletionRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.own(b.ref("tool.x", "k"), content("1"))
@@ -100,7 +100,7 @@ func TestACompletionThatRecordsNothingIsRefusedAndTheClaimIsStillHeld(t *testing
 	}
 }
 
-func TestAResourceIsStoredWhateverItsBytesAre(t *testing.T) {
+func TestResourceOfAnyBytes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	long := strings.Repeat("y", 5000)
@@ -121,7 +121,7 @@ func TestAResourceIsStoredWhateverItsBytesAre(t *testing.T) {
 	}
 }
 
-func TestTimesAreOnlyEverComparedByTheDatabase(t *testing.T) {
+func TestOnlyDatabaseComparesTimes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	// PostgreSQL keeps microseconds: a lease of nanoseconds more must not make a claim its own stranger.

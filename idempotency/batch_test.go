@@ -65,7 +65,7 @@ func (b *bundle) states() (wanted []idempotency.Wanted) {
 	return wanted
 }
 
-func TestManyClaimsAreWhatSingleOnesAreInInputOrder(t *testing.T) {
+func TestClaimManyLikeSingleClaims(t *testing.T) {
 	t.Parallel()
 	for range 5 {
 		single, many := setup(t), setup(t)
@@ -93,7 +93,7 @@ func TestManyClaimsAreWhatSingleOnesAreInInputOrder(t *testing.T) {
 	}
 }
 
-func TestFiveEventsOfWhichThreeAreKnownMakeTwoEffects(t *testing.T) {
+func TestBatchWithKnownKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made := make(map[string]int)
@@ -135,7 +135,7 @@ func TestFiveEventsOfWhichThreeAreKnownMakeTwoEffects(t *testing.T) {
 	}
 }
 
-func TestOneBadKeyOfABatchIsNamedAndNothingIsClaimed(t *testing.T) {
+func TestClaimManyBadKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	good := idempotency.Wanted{Ref: b.ref("tool.x", "k"), Content: content("1")}
@@ -158,7 +158,7 @@ func TestOneBadKeyOfABatchIsNamedAndNothingIsClaimed(t *testing.T) {
 	}
 }
 
-func TestABatchThatStopsHalfWayTellsWhatItHolds(t *testing.T) {
+func TestClaimManyHalfDone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	dead := b.ref("tool.x", "dead")
@@ -183,7 +183,7 @@ func TestABatchThatStopsHalfWayTellsWhatItHolds(t *testing.T) {
 	}
 }
 
-func TestManyCompletionsAreWhatSingleOnesAreInInputOrder(t *testing.T) {
+func TestCompleteManyLikeSingle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ref := func(i int) idempotency.Ref { return b.ref("tool.x", strconv.Itoa(9-i)) }
@@ -248,7 +248,7 @@ func overlapping(b *bundle, rounds int, batch func(writer int, keys []int) error
 	}
 }
 
-func TestOverlappingBatchesWithEffectsDoNotDeadlock(t *testing.T) {
+func TestNoDeadlockOfEffects(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
@@ -266,7 +266,7 @@ func TestOverlappingBatchesWithEffectsDoNotDeadlock(t *testing.T) {
 	})
 }
 
-func TestOverlappingBatchesOfClaimsDoNotDeadlock(t *testing.T) {
+func TestNoDeadlockOfClaimMany(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keys = b.patient()
@@ -283,7 +283,7 @@ func TestOverlappingBatchesOfClaimsDoNotDeadlock(t *testing.T) {
 	})
 }
 
-func TestOverlappingBatchesOfCompletionsDoNotDeadlock(t *testing.T) {
+func TestNoDeadlockOfCompleteMany(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.keys = b.patient()

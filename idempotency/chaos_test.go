@@ -22,7 +22,7 @@ type slot struct {
 	completed  sync.Map // generation -> what was recorded
 }
 
-func TestWorkersThatStallDieAndGiveUpNeverCompleteAKeyTwice(t *testing.T) {
+func TestChaosCompletesOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	keys := b.patient()

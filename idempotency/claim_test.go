@@ -14,7 +14,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-func TestAClaimThatWaitedForAnInserterSeesItsRow(t *testing.T) {
+func TestClaimSeesRowItWaitedFor(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, step := range map[string]struct {
@@ -50,7 +50,7 @@ func TestAClaimThatWaitedForAnInserterSeesItsRow(t *testing.T) {
 	}
 }
 
-func TestNoAnswerIsEverEmptyUnderContention(t *testing.T) {
+func TestNoEmptyAnswerUnderContention(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	patient := b.patient() // 20 claimers share two cores
@@ -74,7 +74,7 @@ func TestNoAnswerIsEverEmptyUnderContention(t *testing.T) {
 	}
 }
 
-func TestAfterAnInserterRolledBackSomebodyElseOwnsTheKeyForAWholeLease(t *testing.T) {
+func TestFullLeaseAfterRollback(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -107,7 +107,7 @@ func TestAfterAnInserterRolledBackSomebodyElseOwnsTheKeyForAWholeLease(t *testin
 	}
 }
 
-func TestAWaitForALockIsBoundedAndIsNoOutcome(t *testing.T) {
+func TestLockWaitIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -132,7 +132,7 @@ func TestAWaitForALockIsBoundedAndIsNoOutcome(t *testing.T) {
 	b.want(b.read(r, content("1")), idempotency.Absent)
 }
 
-func TestEveryEndingIsTerminal(t *testing.T) {
+func TestEndingsAreFinal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -156,7 +156,7 @@ func TestEveryEndingIsTerminal(t *testing.T) {
 	b.own(released, content("2")) // free for any content
 }
 
-func TestACompletionKeepsHashTokenLeaseAndRetention(t *testing.T) {
+func TestCompletionKeepsOtherColumns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -169,7 +169,7 @@ func TestACompletionKeepsHashTokenLeaseAndRetention(t *testing.T) {
 	}
 }
 
-func TestAReclaimAndACompletionAtTheLeasesEdgeHaveOneWinner(t *testing.T) {
+func TestReclaimRacesCompletion(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for round := range 150 {
@@ -193,7 +193,7 @@ func TestAReclaimAndACompletionAtTheLeasesEdgeHaveOneWinner(t *testing.T) {
 	}
 }
 
-func TestAReleaseAndAClaimAtOnceLeaveAtMostOneRow(t *testing.T) {
+func TestReleaseRacesClaim(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for round := range 150 {
@@ -222,7 +222,7 @@ func TestAReleaseAndAClaimAtOnceLeaveAtMostOneRow(t *testing.T) {
 	}
 }
 
-func TestARetentionBelowTheLeaseIsRaisedToIt(t *testing.T) {
+func TestLeaseRaisesRetention(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.claimFor(b.ref("webhook.nylas", "k"), content("1"), 48*time.Hour)
@@ -236,7 +236,7 @@ func TestARetentionBelowTheLeaseIsRaisedToIt(t *testing.T) {
 	}
 }
 
-func TestALeaseOutOfBoundsIsRefused(t *testing.T) {
+func TestLeaseBounds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, d := range []time.Duration{-1, 0, time.Microsecond, idempotency.MaxLease + 1} {
@@ -249,7 +249,7 @@ func TestALeaseOutOfBoundsIsRefused(t *testing.T) {
 	}
 }
 
-func TestARowPastItsRetentionIsTakenOverWhole(t *testing.T) {
+func TestTakeOverForgottenRow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("webhook.nylas", "k")
@@ -270,7 +270,7 @@ func TestARowPastItsRetentionIsTakenOverWhole(t *testing.T) {
 	}
 }
 
-func TestOneOf20TakesOverAForgottenRow(t *testing.T) {
+func TestOneOf20TakesOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for round := range 10 {
@@ -285,7 +285,7 @@ func TestOneOf20TakesOverAForgottenRow(t *testing.T) {
 	}
 }
 
-func TestEndlessContentionIsAnErrorThatIsInFlight(t *testing.T) {
+func TestContendedIsInFlight(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	// Every insert meets a row that is gone when it is looked at.
@@ -297,7 +297,7 @@ func TestEndlessContentionIsAnErrorThatIsInFlight(t *testing.T) {
 	}
 }
 
-func TestTokensChangeOnEveryClaimAndReclaimAndAtNothingElse(t *testing.T) {
+func TestWhenTokensChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -327,7 +327,7 @@ func TestTokensChangeOnEveryClaimAndReclaimAndAtNothingElse(t *testing.T) {
 	fresh()
 }
 
-func TestKeysOfTwoOrganizationsAndScopesNeverMeet(t *testing.T) {
+func TestKeysAreSeparate(t *testing.T) {
 	t.Parallel()
 	b, other := setup(t), (*bundle)(nil)
 	copied := *b
@@ -351,7 +351,7 @@ func TestKeysOfTwoOrganizationsAndScopesNeverMeet(t *testing.T) {
 	}
 }
 
-func TestARowsOwnMethodDecidesWhatIsTheSameContent(t *testing.T) {
+func TestRowsMethodCompares(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	body := []byte(`{"amount": 1}`)
@@ -379,7 +379,7 @@ func TestARowsOwnMethodDecidesWhatIsTheSameContent(t *testing.T) {
 	}
 }
 
-func TestOutcomesCarryTheDatabasesIdeaOfWhatIsLeft(t *testing.T) {
+func TestLeftByDatabaseClock(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -402,7 +402,7 @@ func TestOutcomesCarryTheDatabasesIdeaOfWhatIsLeft(t *testing.T) {
 
 // A claim that is repeated under its Identity after another worker has had the key is a reclaim, although the row is the
 // one that it made.
-func TestARepeatedClaimKnowsOfAReclaim(t *testing.T) {
+func TestRepeatedReclaim(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r, who := b.ref("tool.email.send", "k"), idempotency.Mint()

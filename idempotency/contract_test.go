@@ -49,7 +49,7 @@ func (b *bundle) wantKinds(outcomes []idempotency.Outcome, want map[idempotency.
 	}
 }
 
-func Test20ConcurrentClaimsForSameKeyProduceOneOwner(t *testing.T) {
+func TestOneOwnerOf20Claims(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -59,7 +59,7 @@ func Test20ConcurrentClaimsForSameKeyProduceOneOwner(t *testing.T) {
 
 // A direct capability or generic definition start is an insert into another table, after a look at the plane. The
 // plane writes nothing for it: no row, and no lock or transaction id either.
-func TestWhatClaimsNoKeyWritesNoRow(t *testing.T) {
+func TestRefusalsWriteNoRow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec(`CREATE TABLE agent_runs (key text PRIMARY KEY)`)
@@ -138,7 +138,7 @@ func (s *savedSearch) pass(d time.Duration) {
 	s.exec(`DELETE FROM agent_runs WHERE admitted_at <= now() - interval '396 days'`)
 }
 
-func TestASavedSearchStartFreezesOneInput20ConcurrentPreparationsProduceOneSnapshot(t *testing.T) {
+func TestSearchOneSnapshotOf20(t *testing.T) {
 	t.Parallel()
 	s := newSavedSearch(t)
 	r := s.ref("surface.saved_search.start", "search:1")
@@ -154,7 +154,7 @@ func TestASavedSearchStartFreezesOneInput20ConcurrentPreparationsProduceOneSnaps
 	}
 }
 
-func TestALiveSavedSearchPreparationReturnsRetryableInProgressAndOneCallerReclaimsIt(t *testing.T) {
+func TestSearchInProgressThenReclaim(t *testing.T) {
 	t.Parallel()
 	s := newSavedSearch(t)
 	r := s.ref("surface.saved_search.start", "search:1")
@@ -175,7 +175,7 @@ func TestALiveSavedSearchPreparationReturnsRetryableInProgressAndOneCallerReclai
 	}
 }
 
-func TestASavedSearchPreparationFenceLostBeforeCompletionStartsNoRun(t *testing.T) {
+func TestSearchFenceLost(t *testing.T) {
 	t.Parallel()
 	s := newSavedSearch(t)
 	r := s.ref("surface.saved_search.start", "search:1")
@@ -193,7 +193,7 @@ func TestASavedSearchPreparationFenceLostBeforeCompletionStartsNoRun(t *testing.
 
 // The snapshot is remembered for a day. The run that it admitted is found under the same key for as long as runs are
 // kept, although every start after the day takes a new snapshot.
-func TestASavedSearchSnapshotRemainsFor24HoursUnderAStableRunKey(t *testing.T) {
+func TestSearchSnapshotFor24Hours(t *testing.T) {
 	t.Parallel()
 	s := newSavedSearch(t)
 	r := s.ref("surface.saved_search.start", "search:1")
@@ -223,7 +223,7 @@ func TestASavedSearchSnapshotRemainsFor24HoursUnderAStableRunKey(t *testing.T) {
 	}
 }
 
-func TestSameKeyDifferentHashFails(t *testing.T) {
+func TestSameKeyOtherHash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -247,7 +247,7 @@ func TestSameKeyDifferentHashFails(t *testing.T) {
 	}
 }
 
-func TestCompletedDuplicateReturnsStoredResourceAndResult(t *testing.T) {
+func TestDuplicateGetsStoredAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -266,7 +266,7 @@ func TestCompletedDuplicateReturnsStoredResourceAndResult(t *testing.T) {
 	}
 }
 
-func TestReadWritesNoRowAndAnswersAbsentForAClaimWhoseLeasePassed(t *testing.T) {
+func TestReadWritesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -292,7 +292,7 @@ func TestReadWritesNoRowAndAnswersAbsentForAClaimWhoseLeasePassed(t *testing.T) 
 	quiet(idempotency.Absent)
 }
 
-func TestACrashedWorkersClaimIsReclaimedByTheNextCaller(t *testing.T) {
+func TestReclaimAfterCrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -307,7 +307,7 @@ func TestACrashedWorkersClaimIsReclaimedByTheNextCaller(t *testing.T) {
 	}
 }
 
-func TestLiveLeaseCannotBeStolen(t *testing.T) {
+func TestLiveLeaseIsSafe(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -323,7 +323,7 @@ func TestLiveLeaseCannotBeStolen(t *testing.T) {
 	}
 }
 
-func TestALiveLeaseOnTheCallersOwnKeyRaisesAndNoResultReportsIt(t *testing.T) {
+func TestInFlightIsError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -339,7 +339,7 @@ func TestALiveLeaseOnTheCallersOwnKeyRaisesAndNoResultReportsIt(t *testing.T) {
 	}
 }
 
-func TestAPassedLeaseIsReclaimedByExactlyOneWorker(t *testing.T) {
+func TestOneWorkerReclaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for round := range 20 {
@@ -351,7 +351,7 @@ func TestAPassedLeaseIsReclaimedByExactlyOneWorker(t *testing.T) {
 	}
 }
 
-func TestAWorkerWhoseLeasePassedCannotCompleteTheClaimAfterwards(t *testing.T) {
+func TestReplacedCannotComplete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -370,7 +370,7 @@ func TestAWorkerWhoseLeasePassedCannotCompleteTheClaimAfterwards(t *testing.T) {
 }
 
 // The other reading: nobody took the claim over, so the effect that was made late is the effect.
-func TestAWorkerWhoseLeasePassedCompletesWhileNobodyReclaimed(t *testing.T) {
+func TestLateCompletion(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -382,7 +382,7 @@ func TestAWorkerWhoseLeasePassedCompletesWhileNobodyReclaimed(t *testing.T) {
 	b.want(b.claim(r, content("1")), idempotency.Completed)
 }
 
-func TestAWorkerWhoseLeasePassedCannotReleaseTheClaimAnotherWorkerHolds(t *testing.T) {
+func TestReplacedCannotRelease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -399,7 +399,7 @@ func TestAWorkerWhoseLeasePassedCannotReleaseTheClaimAnotherWorkerHolds(t *testi
 	}
 }
 
-func TestAClaimWhoseLeasePassedIsStillReadableWhileRetainUntilHolds(t *testing.T) {
+func TestReadAfterLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -409,7 +409,7 @@ func TestAClaimWhoseLeasePassedIsStillReadableWhileRetainUntilHolds(t *testing.T
 	b.want(b.claim(r, content("1")), idempotency.Completed)
 }
 
-func TestAReclaimMovesTheLeaseAndNeverShortensRetainUntil(t *testing.T) {
+func TestReclaimKeepsRetention(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	retain := func() time.Time { return one[time.Time](b, `SELECT retain_until FROM agent.idempotency_keys`) }
@@ -434,7 +434,7 @@ func TestAReclaimMovesTheLeaseAndNeverShortensRetainUntil(t *testing.T) {
 	}
 }
 
-func TestARetryableToolFailureReleasesTheClaimAndTheNextAttemptExecutes(t *testing.T) {
+func TestNoEffectReleases(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")
@@ -459,7 +459,7 @@ func TestARetryableToolFailureReleasesTheClaimAndTheNextAttemptExecutes(t *testi
 	}
 }
 
-func TestABusinessFailureCompletesTheClaimAndTheNextAttemptReturnsTheStoredAnswer(t *testing.T) {
+func TestBusinessFailureCompletes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	type toolResult struct {
@@ -485,7 +485,7 @@ func TestABusinessFailureCompletesTheClaimAndTheNextAttemptReturnsTheStoredAnswe
 }
 
 // The worker dies after the vendor has sent the mail. The next one calls the vendor again, which knows the key.
-func TestVendorIdempotencyPreventsDuplicateSendAfterCrashAndRetry(t *testing.T) {
+func TestVendorKeyAfterCrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := idempotency.Ref{Organization: b.org, Scope: mustScope(b, "tool.email.send"), Key: mustKey(b, "job_17", "3", "send")}
@@ -515,7 +515,7 @@ func TestVendorIdempotencyPreventsDuplicateSendAfterCrashAndRetry(t *testing.T) 
 	}
 }
 
-func TestAToolClaimSurvivesARunThatWaitedOnAnApprovalForLongerThanADay(t *testing.T) {
+func TestToolClaimOutlivesADay(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.email.send", "k")

@@ -157,7 +157,7 @@ func (b *bundle) crash(point, work string) {
 	}
 }
 
-func TestAWorkerThatIsKilledAtAnyPointLeavesOneEffectAtAVendorThatTakesKeys(t *testing.T) {
+func TestKilledWorkerVendorKeys(t *testing.T) {
 	t.Parallel()
 	for _, point := range points() {
 		t.Run(point, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestAWorkerThatIsKilledAtAnyPointLeavesOneEffectAtAVendorThatTakesKeys(t *t
 	}
 }
 
-func TestAWorkerThatIsKilledAtAnyPointIsReconciledAtAVendorThatTakesNoKeys(t *testing.T) {
+func TestKilledWorkerReconciles(t *testing.T) {
 	t.Parallel()
 	for i, point := range points() {
 		t.Run(point, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestAWorkerThatIsKilledAtAnyPointIsReconciledAtAVendorThatTakesNoKeys(t *te
 	}
 }
 
-func TestAWorkerThatIsKilledAtAnyPointLeavesARowEffectWholeOrNotAtAll(t *testing.T) {
+func TestKilledWorkerRowEffect(t *testing.T) {
 	t.Parallel()
 	for i, point := range points() {
 		t.Run(point, func(t *testing.T) {

@@ -22,7 +22,7 @@ func task[T any](r idempotency.Ref) idempotency.Task[T] {
 	return idempotency.Task[T]{Ref: r, Content: content("1"), Lease: lease}
 }
 
-func TestARepeatedCallGetsTheFirstResultMarkedAsReplayed(t *testing.T) {
+func TestDoReplays(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	calls := 0
@@ -45,7 +45,7 @@ func TestARepeatedCallGetsTheFirstResultMarkedAsReplayed(t *testing.T) {
 	}
 }
 
-func TestManyCallsAtOnceMakeOneEffectWhileTheFirstIsInside(t *testing.T) {
+func TestDoConcurrently(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, leave := make(chan struct{}), make(chan struct{})
@@ -78,7 +78,7 @@ func TestManyCallsAtOnceMakeOneEffectWhileTheFirstIsInside(t *testing.T) {
 	}
 }
 
-func TestHowTheEffectReturnsDecidesHowTheClaimEnds(t *testing.T) {
+func TestDoEndings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	failure := errors.New("vendor says no")
@@ -122,7 +122,7 @@ func TestHowTheEffectReturnsDecidesHowTheClaimEnds(t *testing.T) {
 	b.want(b.read(r, content("1")), idempotency.Processing)
 }
 
-func TestAnEffectThatOutlivesItsLeaseIsNoErrorButUnrecorded(t *testing.T) {
+func TestEffectOutlivesLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.x", "k")
@@ -139,7 +139,7 @@ func TestAnEffectThatOutlivesItsLeaseIsNoErrorButUnrecorded(t *testing.T) {
 	}
 }
 
-func TestTheEffectsContextEndsWithTheLeaseAndNamesIt(t *testing.T) {
+func TestEffectContextEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	short := task[int](b.ref("tool.x", "k"))
@@ -153,7 +153,7 @@ func TestTheEffectsContextEndsWithTheLeaseAndNamesIt(t *testing.T) {
 	}
 }
 
-func TestACallerThatHangsUpDoesNotKeepTheAnswerFromBeingStored(t *testing.T) {
+func TestStoredAfterHangUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx, hangUp := context.WithCancel(t.Context())
@@ -167,7 +167,7 @@ func TestACallerThatHangsUpDoesNotKeepTheAnswerFromBeingStored(t *testing.T) {
 	b.want(b.read(b.ref("tool.x", "k"), content("1")), idempotency.Completed)
 }
 
-func TestAReclaimedClaimIsReconciledBeforeTheEffect(t *testing.T) {
+func TestReconcileBeforeEffect(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	failure := errors.New("no answer")
@@ -216,7 +216,7 @@ func TestAReclaimedClaimIsReconciledBeforeTheEffect(t *testing.T) {
 }
 
 // The earlier worker may have made the effect. If giving the claim back deleted the row, nobody would know.
-func TestGivingBackAReclaimedClaimDoesNotForgetTheEarlierWorker(t *testing.T) {
+func TestReleaseOfReclaimed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.x", "k")
@@ -235,7 +235,7 @@ func TestGivingBackAReclaimedClaimDoesNotForgetTheEarlierWorker(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNotKeptIsToldAndTheEffectNotRepeated(t *testing.T) {
+func TestUnkeptAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	calls := 0
@@ -263,7 +263,7 @@ func TestAnAnswerThatIsNotKeptIsToldAndTheEffectNotRepeated(t *testing.T) {
 	}
 }
 
-func TestALongAnswerIsStoredElsewhereByEncode(t *testing.T) {
+func TestEncodeStoresElsewhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	elsewhere, text := map[string]string{}, strings.Repeat("a long text ", idempotency.MaxResponse/12+1)
@@ -302,7 +302,7 @@ func TestALongAnswerIsStoredElsewhereByEncode(t *testing.T) {
 	}
 }
 
-func TestAScheduleMustOutlastTheLease(t *testing.T) {
+func TestRetrySchedule(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		waits idempotency.RetrySchedule

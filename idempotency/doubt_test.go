@@ -16,7 +16,7 @@ import (
 )
 
 // The effect's context ends with the lease, wherever Extend has moved it.
-func TestExtendMovesTheEffectsContext(t *testing.T) {
+func TestExtendMovesContext(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	short := task[int](b.ref("tool.x", "k"))
@@ -42,7 +42,7 @@ func TestExtendMovesTheEffectsContext(t *testing.T) {
 }
 
 // Only what the effect itself returns decides whether its transaction is committed.
-func TestInTxCommitsOnlyWhatIsCompleted(t *testing.T) {
+func TestInTxCommitsOnlyCompleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.exec(`CREATE TABLE effects (id int)`)
@@ -64,7 +64,7 @@ func TestInTxCommitsOnlyWhatIsCompleted(t *testing.T) {
 }
 
 // An outcome that is final is asked for once.
-func TestInTxAsksOnceForWhatIsKnown(t *testing.T) {
+func TestInTxKnownAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	claims := 0
@@ -86,7 +86,7 @@ func TestInTxAsksOnceForWhatIsKnown(t *testing.T) {
 }
 
 // What runs after the effect may panic: the effect was made, and the key says so.
-func TestAPanicAfterTheEffectRepeatsNothing(t *testing.T) {
+func TestPanicAfterEffect(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	decodes := task[string](b.ref("tool.x", "decode"))
@@ -113,7 +113,7 @@ func (broken) Put(context.Context, *idempotency.Claim, []byte) (idempotency.Reso
 func (broken) Get(context.Context, idempotency.ResourceRef) ([]byte, error) { panic("unreachable") }
 
 // A value of the caller's is never taken for a word of ours.
-func TestReservedAnswersAreTold(t *testing.T) {
+func TestReservedAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for i, value := range []string{`{"idempotency:failure":{"code":"boo"}}`, `{"idempotency:overflow":true}`, `{"idempotency:unkept":{"reason":"unencodable"}}`} {
@@ -129,7 +129,7 @@ func TestReservedAnswersAreTold(t *testing.T) {
 }
 
 // A fault of the caller's is the caller's to see, and no other's.
-func TestAPanicInAFingerprintReachesItsCaller(t *testing.T) {
+func TestPanicInFingerprint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.x", "k")
@@ -152,7 +152,7 @@ func (panicking) Current() idempotency.Hash             { return content("1").Cu
 func (panicking) Under(string) (idempotency.Hash, bool) { panic("a fault of the caller's") }
 
 // Claims that have no connection yet end with their callers.
-func TestClaimsWithoutAConnectionEndWithTheirCallers(t *testing.T) {
+func TestClaimWithoutConnection(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	single := open(t, b.url, func(c *pgxpool.Config) { c.MaxConns = 1 })
@@ -178,7 +178,7 @@ func TestClaimsWithoutAConnectionEndWithTheirCallers(t *testing.T) {
 }
 
 // A reclaimed claim that is released after its retention keeps its row until it is swept, like any other.
-func TestAReleasePastTheRetentionIsOne(t *testing.T) {
+func TestReleasePastRetention(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("webhook.nylas", "k")

@@ -84,7 +84,7 @@ func (b *bundle) wantEffects(want int) {
 	}
 }
 
-func TestABatchClaimsEffectsAndCompletesInInputOrder(t *testing.T) {
+func TestEffectsInInputOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
@@ -99,7 +99,7 @@ func TestABatchClaimsEffectsAndCompletesInInputOrder(t *testing.T) {
 	}
 }
 
-func TestARepeatInsideABatchIsNeverClaimed(t *testing.T) {
+func TestEffectsRepeatedKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
@@ -123,7 +123,7 @@ func TestARepeatInsideABatchIsNeverClaimed(t *testing.T) {
 	}
 }
 
-func TestARepeatedBatchRecognisesItsOwnRows(t *testing.T) {
+func TestEffectsSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
@@ -153,7 +153,7 @@ func TestARepeatedBatchRecognisesItsOwnRows(t *testing.T) {
 	}
 }
 
-func TestABatchLeavesWhatItCannotTell(t *testing.T) {
+func TestEffectsUnsettled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
@@ -173,7 +173,7 @@ func TestABatchLeavesWhatItCannotTell(t *testing.T) {
 	}
 }
 
-func TestABadItemIsNamedAndNothingIsSent(t *testing.T) {
+func TestEffectsBadItem(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	good := b.item(b.ref("webhook.nylas", "a"), "1")
@@ -198,7 +198,7 @@ func TestABadItemIsNamedAndNothingIsSent(t *testing.T) {
 	}
 }
 
-func TestABatchUnderAnotherIsolationClaimsNothing(t *testing.T) {
+func TestEffectsIsolation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
@@ -226,7 +226,7 @@ func TestABatchUnderAnotherIsolationClaimsNothing(t *testing.T) {
 	}
 }
 
-func TestALockedKeyFailsTheBatchAndIsNoVerdict(t *testing.T) {
+func TestEffectsLockedKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
@@ -242,7 +242,7 @@ func TestALockedKeyFailsTheBatchAndIsNoVerdict(t *testing.T) {
 	}
 }
 
-func TestOneDeliveryIsSettledAloneInATransaction(t *testing.T) {
+func TestSettleAloneInTx(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()

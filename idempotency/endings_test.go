@@ -24,7 +24,7 @@ func answering[T any](value T) idempotency.Effect[T] {
 
 // The mark is an effect's word to the Do that called it. An outer effect that returns what an inner Do returned has made
 // whatever it did before.
-func TestAnInnerMarkSaysNothing(t *testing.T) {
+func TestInnerMarkIgnored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	outer, vendorCalls := task[int](b.ref("tool.x", "outer")), 0
@@ -48,7 +48,7 @@ func TestAnInnerMarkSaysNothing(t *testing.T) {
 }
 
 // What a server's restart costs is a moment, and no second effect.
-func TestACompletionOutlivesAnOutage(t *testing.T) {
+func TestFinishOutlivesOutage(t *testing.T) {
 	t.Parallel()
 	b, w := onWire(t)
 	r := b.ref("tool.email.send", "k")
@@ -66,7 +66,7 @@ func TestACompletionOutlivesAnOutage(t *testing.T) {
 }
 
 // A lock on the row is an outage too: its holder ends.
-func TestACompletionWaitsForALock(t *testing.T) {
+func TestFinishWaitsForLock(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.x", "k")
@@ -88,7 +88,7 @@ func TestACompletionWaitsForALock(t *testing.T) {
 }
 
 // What another attempt cannot change is told at once.
-func TestAnErrorThatStaysEndsAFinish(t *testing.T) {
+func TestFinishPermanentError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.own(b.ref("tool.x", "k"), content("1"))
@@ -100,7 +100,7 @@ func TestAnErrorThatStaysEndsAFinish(t *testing.T) {
 	}
 }
 
-func TestAFailureIsAnAnswer(t *testing.T) {
+func TestFailureIsAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	want := &idempotency.Failure{Code: "not_found", Message: "no such message", Data: json.RawMessage(`{"id":"m1"}`)}
@@ -139,7 +139,7 @@ func TestAFailureIsAnAnswer(t *testing.T) {
 }
 
 // What is replayed is what the first caller got.
-func TestEveryCallerGetsTheSame(t *testing.T) {
+func TestSameAnswerForAll(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	type mail struct {
@@ -161,7 +161,7 @@ func TestEveryCallerGetsTheSame(t *testing.T) {
 	}
 }
 
-func TestALostAnswerIsTold(t *testing.T) {
+func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	panics := task[int](b.ref("tool.x", "panics"))
@@ -212,7 +212,7 @@ func (b bucket) Get(_ context.Context, ref idempotency.ResourceRef) ([]byte, err
 	return response, nil
 }
 
-func TestALongAnswerOverflows(t *testing.T) {
+func TestOverflow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	long, text := task[string](b.ref("tool.x", "k")), strings.Repeat("long ", idempotency.MaxResponse)
@@ -238,7 +238,7 @@ func TestALongAnswerOverflows(t *testing.T) {
 }
 
 // A caller that is gone began no effect, so its key is free.
-func TestACancelledClaimHoldsNoKey(t *testing.T) {
+func TestCancelledClaim(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	claims := map[string]func(context.Context, idempotency.Ref) error{
@@ -279,7 +279,7 @@ func TestACancelledClaimHoldsNoKey(t *testing.T) {
 	}
 }
 
-func TestMisuseIsRefused(t *testing.T) {
+func TestMisuse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
@@ -446,7 +446,7 @@ func TestInTx(t *testing.T) {
 }
 
 // The COMMIT is answered, and the answer lost.
-func TestInTxRecognisesItsOwnCommit(t *testing.T) {
+func TestInTxLostAcknowledgement(t *testing.T) {
 	eachCut(t, func(b *bundle, cut func()) {
 		b.exec(`CREATE TABLE effects (id int)`)
 		calls := 0
@@ -530,7 +530,7 @@ func effectOf(b *bundle, err error) error {
 	return failed
 }
 
-func TestTheObserverSeesEveryEnding(t *testing.T) {
+func TestObserverSeesEndings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var seen []string

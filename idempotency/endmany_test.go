@@ -13,7 +13,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-func TestABatchEndsInThreeWays(t *testing.T) {
+func TestCompleteManyEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var ops []idempotency.Op
@@ -52,7 +52,7 @@ func TestABatchEndsInThreeWays(t *testing.T) {
 	}
 }
 
-func TestABatchRefusesWhatIsNoEnd(t *testing.T) {
+func TestCompleteManyBadEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	good, bad := b.own(b.ref("tool.x", "good"), content("1")), b.own(b.ref("tool.x", "bad"), content("1"))

@@ -18,7 +18,7 @@ func keysOf(entries []idempotency.Entry) (keys []string) {
 	return keys
 }
 
-func TestAKeyFromALogLineIsShown(t *testing.T) {
+func TestShow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inspect := idempotency.NewInspector(b.pool)
@@ -61,7 +61,7 @@ func TestAKeyFromALogLineIsShown(t *testing.T) {
 	}
 }
 
-func TestKeysAreListedByOrganizationScopeAndPrefix(t *testing.T) {
+func TestList(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inspect := idempotency.NewInspector(b.pool)
@@ -90,7 +90,7 @@ func TestKeysAreListedByOrganizationScopeAndPrefix(t *testing.T) {
 	}
 }
 
-func TestStuckClaimsAreThoseWhoseWorkerIsGone(t *testing.T) {
+func TestStuck(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inspect := idempotency.NewInspector(b.pool)

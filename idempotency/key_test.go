@@ -20,7 +20,7 @@ func deliveryKey(id string) idempotency.Key {
 	return idempotency.MustKey(idempotency.DeliveryKey(job(), id))
 }
 
-func TestKeysAreSpelledForPeople(t *testing.T) {
+func TestReadableKeys(t *testing.T) {
 	t.Parallel()
 	tool, err := idempotency.ToolKey("job_17", 3, "refund")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestKeysAreSpelledForPeople(t *testing.T) {
 	}
 }
 
-func TestNoTwoInputsGiveOneKey(t *testing.T) {
+func TestKeysAreUnique(t *testing.T) {
 	t.Parallel()
 	digest := strings.Repeat("0", 64)
 	long := strings.Repeat("x", 600)
@@ -136,7 +136,7 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-func TestAMissingPartIsNoKey(t *testing.T) {
+func TestMissingPart(t *testing.T) {
 	t.Parallel()
 	for name, build := range map[string]func() (idempotency.Key, error){
 		"no parts":      func() (idempotency.Key, error) { return idempotency.NewKey() },
@@ -162,7 +162,7 @@ func TestAMissingPartIsNoKey(t *testing.T) {
 }
 
 // What is wired at the start of a program stops it there.
-func TestWhatIsWiredMayPanic(t *testing.T) {
+func TestMustPanics(t *testing.T) {
 	t.Parallel()
 	if got := idempotency.MustScope("tool.refund"); got != mustScope(t, "tool.refund") {
 		t.Errorf("got the scope %s", got)
@@ -186,7 +186,7 @@ func TestWhatIsWiredMayPanic(t *testing.T) {
 	}
 }
 
-func TestPrincipalsThatChooseOneKeyNeverMeet(t *testing.T) {
+func TestPrincipalsAreSeparate(t *testing.T) {
 	t.Parallel()
 	keys := map[idempotency.Key]string{}
 	for _, p := range []idempotency.Principal{
@@ -207,7 +207,7 @@ func TestPrincipalsThatChooseOneKeyNeverMeet(t *testing.T) {
 	}
 }
 
-func TestEveryScopeHasItsRetention(t *testing.T) {
+func TestScopeRetention(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]time.Duration{
 		"tool.email.send":            30 * 24 * time.Hour,
@@ -246,7 +246,7 @@ func TestHashesNameTheirMethod(t *testing.T) {
 	}
 }
 
-func TestContentIsWhatAHashIsOf(t *testing.T) {
+func TestContent(t *testing.T) {
 	t.Parallel()
 	hash := func(body string, omit ...string) string {
 		return idempotency.Content([]byte(body), omit...).Current().String()

@@ -209,7 +209,7 @@ func (h *historian) cut(ctx context.Context, cuts *atomic.Int64) {
 
 // Claim, complete, release and read, of eight clients that are cut off, cancelled and forgetful, are operations that
 // each take effect at one instant.
-func TestHistoriesAreLinearizable(t *testing.T) {
+func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var cuts atomic.Int64

@@ -177,7 +177,7 @@ func stuck(part []porcupine.Operation, info porcupine.LinearizationInfo) string 
 }
 
 // A history that breaks one rule is found out, and the same history without the fault is not.
-func TestTheCheckerKnowsAFault(t *testing.T) {
+func TestCheckerFindsFault(t *testing.T) {
 	t.Parallel()
 	claim := func(token int, reclaimed bool) [2]any {
 		return [2]any{asked{act: claims, token: token}, got{kind: idempotency.Claimed, reclaimed: reclaimed}}

@@ -113,7 +113,7 @@ func eachCut(t *testing.T, test func(b *bundle, cut func())) {
 	}
 }
 
-func TestAClaimWhoseAcknowledgementWasLostRecognisesItsRow(t *testing.T) {
+func TestLostAckOfClaim(t *testing.T) {
 	eachCut(t, func(b *bundle, cut func()) {
 		r := b.ref("tool.email.send", "k")
 		cut()
@@ -127,7 +127,7 @@ func TestAClaimWhoseAcknowledgementWasLostRecognisesItsRow(t *testing.T) {
 	})
 }
 
-func TestAReclaimWhoseAcknowledgementWasLostIsStillAReclaim(t *testing.T) {
+func TestLostAckOfReclaim(t *testing.T) {
 	eachCut(t, func(b *bundle, cut func()) {
 		r := b.ref("tool.email.send", "k")
 		b.own(r, content("1"))
@@ -141,7 +141,7 @@ func TestAReclaimWhoseAcknowledgementWasLostIsStillAReclaim(t *testing.T) {
 	})
 }
 
-func TestACompletionWhoseAcknowledgementWasLostIsRecorded(t *testing.T) {
+func TestLostAckOfComplete(t *testing.T) {
 	eachCut(t, func(b *bundle, cut func()) {
 		r := b.ref("tool.email.send", "k")
 		c := b.own(r, content("1"))
@@ -155,7 +155,7 @@ func TestACompletionWhoseAcknowledgementWasLostIsRecorded(t *testing.T) {
 	})
 }
 
-func TestAReleaseWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
+func TestLostAckOfRelease(t *testing.T) {
 	eachCut(t, func(b *bundle, cut func()) {
 		r := b.ref("tool.email.send", "k")
 		c := b.own(r, content("1"))
@@ -166,7 +166,7 @@ func TestAReleaseWhoseAcknowledgementWasLostIsReleased(t *testing.T) {
 	})
 }
 
-func TestAReleaseOfAClaimThatMovedOnIsNoneWhateverWasLost(t *testing.T) {
+func TestLostAckOfLateRelease(t *testing.T) {
 	eachCut(t, func(b *bundle, cut func()) {
 		r := b.ref("tool.email.send", "k")
 		late := b.own(r, content("1"))
@@ -179,7 +179,7 @@ func TestAReleaseOfAClaimThatMovedOnIsNoneWhateverWasLost(t *testing.T) {
 	})
 }
 
-func TestABatchWhoseAcknowledgementWasLostRecognisesItsRows(t *testing.T) {
+func TestLostAckOfClaimMany(t *testing.T) {
 	eachCut(t, func(b *bundle, cut func()) {
 		var wanted []idempotency.Wanted
 		var endings []idempotency.Ending
@@ -208,7 +208,7 @@ func TestABatchWhoseAcknowledgementWasLostRecognisesItsRows(t *testing.T) {
 	})
 }
 
-func TestAnUncertainCommitOfABatchWithEffectsIsSettledByARepeat(t *testing.T) {
+func TestLostAckOfEffects(t *testing.T) {
 	t.Parallel()
 	b, w := setup(t), &wire{}
 	b.journal()
@@ -227,7 +227,7 @@ func TestAnUncertainCommitOfABatchWithEffectsIsSettledByARepeat(t *testing.T) {
 }
 
 // The COMMIT is cut off, or its answer is lost: the effect is made once, and the result is this call's.
-func TestInTxOutlivesALostCommit(t *testing.T) {
+func TestLostAckOfInTx(t *testing.T) {
 	t.Parallel()
 	for name, when := range map[string]int32{"before": cutBefore, "after": cutAfter} {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestInTxOutlivesALostCommit(t *testing.T) {
 	}
 }
 
-func TestACallerThatGaveUpClaimsNothing(t *testing.T) {
+func TestGoneCallerClaimsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx, cancel := context.WithCancel(t.Context())

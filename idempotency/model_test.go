@@ -52,7 +52,7 @@ const onlyResource = "-"
 
 const modelRetention = 24 * time.Hour
 
-func TestThePlaneIsAMapWithTwoClocks(t *testing.T) {
+func TestModel(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()

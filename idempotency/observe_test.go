@@ -13,7 +13,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-func TestAnObserverIsToldOfEveryAnswer(t *testing.T) {
+func TestObserverSeesAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var mu sync.Mutex
@@ -54,7 +54,7 @@ func TestAnObserverIsToldOfEveryAnswer(t *testing.T) {
 	}
 }
 
-func TestALogLineCarriesWhatAKeyIsLookedUpBy(t *testing.T) {
+func TestLogLineHasKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var line bytes.Buffer

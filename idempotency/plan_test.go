@@ -30,7 +30,7 @@ func (b *bundle) scans() int {
 
 // A connection keeps its plans. One that is made while the table is small, and reads all of it, would be used
 // for each key once it is large.
-func TestTheTableIsNeverReadWholeHoweverSmallItWas(t *testing.T) {
+func TestNoFullScan(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -86,7 +86,7 @@ func TestTheTableIsNeverReadWholeHoweverSmallItWas(t *testing.T) {
 	}
 }
 
-func TestABatchWithEffectsLeavesTheCallersPlannerAsItWas(t *testing.T) {
+func TestEffectsRestorePlanner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestEveryUnsuitableServerIsRefusedWithWhatToChange(t *testing.T) {
+func TestCheckServerProblems(t *testing.T) {
 	t.Parallel()
 	good := server{
 		number: 150018, version: "15.18", fsync: "on", fullPages: "on", commitWait: "on",

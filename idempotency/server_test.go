@@ -14,7 +14,7 @@ import (
 	"webhook-gateway/internal/pgtest"
 )
 
-func TestRealServersAreJudgedByWhatTheyAre(t *testing.T) {
+func TestCheckServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
 	var options idempotency.ServerOptions

@@ -49,7 +49,7 @@ func (r *replicated) startStandby() {
 }
 
 // Every answer of the plane waits for what it rests on: what a row that is only visible says, a failover undoes.
-func TestNoAnswerBeforeTheStandbyHasIt(t *testing.T) {
+func TestAnswerWaitsForStandby(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
 	ctx := t.Context()
@@ -104,7 +104,7 @@ func TestNoAnswerBeforeTheStandbyHasIt(t *testing.T) {
 }
 
 // A primary that restarts while a COMMIT waits shows the row, and waits no more.
-func TestNoAnswerAfterTheWaitingPrimaryRestarts(t *testing.T) {
+func TestPrimaryRestartsWaiting(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
 	ref := r.ref("webhook.nylas", "1")

@@ -38,7 +38,7 @@ func (b *bundle) sweep(limit int) (read, deleted int) {
 	return read, deleted
 }
 
-func TestASweepDeletesWhatIsPastItsRetentionAndNothingElse(t *testing.T) {
+func TestSweepDeletesOnlyExpired(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	live, dead, answer := b.ref("webhook.nylas", "live"), b.ref("webhook.nylas", "dead"), b.ref("webhook.nylas", "answer")
@@ -64,7 +64,7 @@ func TestASweepDeletesWhatIsPastItsRetentionAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestASweepIsBoundedAndTheReadCountSaysWhetherItKeepsUp(t *testing.T) {
+func TestSweepIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.fill(25, "old", -time.Hour)
@@ -83,7 +83,7 @@ func TestASweepIsBoundedAndTheReadCountSaysWhetherItKeepsUp(t *testing.T) {
 	}
 }
 
-func TestARunSweepsUntilNothingIsLeftAndWarnsWhenItIsCutShort(t *testing.T) {
+func TestSweeperRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var log bytes.Buffer
@@ -121,7 +121,7 @@ func TestARunSweepsUntilNothingIsLeftAndWarnsWhenItIsCutShort(t *testing.T) {
 	}
 }
 
-func TestASweepThatFindsNothingIsCheap(t *testing.T) {
+func TestEmptySweepIsCheap(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.fill(50_000, "kept", time.Hour)
@@ -141,7 +141,7 @@ func TestASweepThatFindsNothingIsCheap(t *testing.T) {
 	}
 }
 
-func TestALateCompletionAndASweepDoNotMeet(t *testing.T) {
+func TestSweepRacesCompletion(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("webhook.nylas", "k")
@@ -165,7 +165,7 @@ func TestALateCompletionAndASweepDoNotMeet(t *testing.T) {
 	}
 }
 
-func TestACompletionThatWaitsForASweepIsNone(t *testing.T) {
+func TestCompletionWaitsForSweep(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.own(b.ref("webhook.nylas", "k"), content("1"))
@@ -197,7 +197,7 @@ func TestACompletionThatWaitsForASweepIsNone(t *testing.T) {
 }
 
 // A sweep meets a row that is past its retention while what gives it a new one, or makes it another claim, is open.
-func TestASweepDeletesNoRowThatWasReclaimedMeanwhile(t *testing.T) {
+func TestSweepSparesReclaimed(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(b *bundle, r idempotency.Ref) (pgx.Tx, *idempotency.Claim){
 		"reclaimed":  reclaimAtTheLastMoment,
@@ -250,7 +250,7 @@ func takeOver(b *bundle, r idempotency.Ref) (pgx.Tx, *idempotency.Claim) {
 	return tx, o.Claim
 }
 
-func TestSweepersAndWritersShareTheTable(t *testing.T) {
+func TestSweepersBesideWriters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const expired = 4000

@@ -31,7 +31,7 @@ func (b *bundle) order(ctx context.Context, pool *pgxpool.Pool, r idempotency.Re
 
 func done(pgx.Tx) error { return nil }
 
-func TestClaimEffectAndCompletionCommitOrRollBackTogether(t *testing.T) {
+func TestTxIsAtomic(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
@@ -60,7 +60,7 @@ func TestClaimEffectAndCompletionCommitOrRollBackTogether(t *testing.T) {
 	}
 }
 
-func TestManyWorkersWhoseFirstRollsBackMakeEachRowOnce(t *testing.T) {
+func TestTxRollbackThenOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
@@ -84,7 +84,7 @@ func TestManyWorkersWhoseFirstRollsBackMakeEachRowOnce(t *testing.T) {
 	}
 }
 
-func TestALockTimeoutLeavesTheCallersTransactionAsItWas(t *testing.T) {
+func TestTxSurvivesLockTimeout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
@@ -115,7 +115,7 @@ func TestALockTimeoutLeavesTheCallersTransactionAsItWas(t *testing.T) {
 	b.wantEffects(1)
 }
 
-func TestAnotherIsolationIsRefusedAndNothingIsWritten(t *testing.T) {
+func TestTxIsolation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	known, fresh := b.ref("tool.order", "known"), b.ref("tool.order", "fresh")
@@ -149,7 +149,7 @@ func TestAnotherIsolationIsRefusedAndNothingIsWritten(t *testing.T) {
 	}
 }
 
-func TestARowEffectNeedsNoSecondConnection(t *testing.T) {
+func TestTxOneConnection(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.journal()
@@ -164,7 +164,7 @@ func TestARowEffectNeedsNoSecondConnection(t *testing.T) {
 	b.wantEffects(1)
 }
 
-func TestALostFenceInsideATransactionRollsItBack(t *testing.T) {
+func TestTxFenceLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.ref("tool.order", "k")
@@ -194,7 +194,7 @@ func TestALostFenceInsideATransactionRollsItBack(t *testing.T) {
 	}
 }
 
-func TestALeaseIsNotBornOldInALongTransaction(t *testing.T) {
+func TestTxLeaseStartsAtClaim(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tx := b.begin()
@@ -236,7 +236,7 @@ func TestALeaseIsNotBornOldInALongTransaction(t *testing.T) {
 	}
 }
 
-func TestATransactionThatIsGoneIsAnError(t *testing.T) {
+func TestTxGone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tx := b.begin()

@@ -5,7 +5,7 @@ import (
 	"testing/fstest"
 )
 
-func TestHashTellsSchemasApart(t *testing.T) {
+func TestHash(t *testing.T) {
 	t.Parallel()
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	schemas := map[string]fstest.MapFS{

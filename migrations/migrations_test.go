@@ -70,7 +70,7 @@ func applied(list []migrations.Applied) []string {
 	return names
 }
 
-func TestUpAppliesEachMigrationOnceInItsOrder(t *testing.T) {
+func TestUpOnceInOrder(t *testing.T) {
 	t.Parallel()
 	url, conn := empty(t)
 	first, err := migrations.Up(t.Context(), url)
@@ -89,7 +89,7 @@ func TestUpAppliesEachMigrationOnceInItsOrder(t *testing.T) {
 	}
 }
 
-func TestStatusOnlyReads(t *testing.T) {
+func TestStatusWritesNothing(t *testing.T) {
 	t.Parallel()
 	url, conn := empty(t)
 	want := func(pending int) {
@@ -128,7 +128,7 @@ func TestStatusOnlyReads(t *testing.T) {
 	want(1)
 }
 
-func TestProcessesThatMigrateAtOnceTakeTurns(t *testing.T) {
+func TestConcurrentUp(t *testing.T) {
 	t.Parallel()
 	url, _ := empty(t)
 	var wg sync.WaitGroup
@@ -151,7 +151,7 @@ func TestProcessesThatMigrateAtOnceTakeTurns(t *testing.T) {
 	}
 }
 
-func TestAMigrationThatFailsLeavesThoseBeforeIt(t *testing.T) {
+func TestFailedMigration(t *testing.T) {
 	t.Parallel()
 	url, conn := empty(t)
 	execute(t, conn, "CREATE SCHEMA agent; CREATE TABLE agent.webhook_drops ()") // in the way of the third
@@ -176,7 +176,7 @@ func TestAMigrationThatFailsLeavesThoseBeforeIt(t *testing.T) {
 	}
 }
 
-func TestUpGivesUpWaitingForAnotherWithItsContext(t *testing.T) {
+func TestUpWaitsForOther(t *testing.T) {
 	t.Parallel()
 	url, conn := empty(t)
 	execute(t, conn, "SELECT pg_advisory_lock(4097083626)") // goose's
@@ -190,7 +190,7 @@ func TestUpGivesUpWaitingForAnotherWithItsContext(t *testing.T) {
 	}
 }
 
-func TestABusyTableIsNotWaitedForLong(t *testing.T) {
+func TestBusyTable(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
 	conn := connect(t, url)

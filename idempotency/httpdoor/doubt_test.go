@@ -23,7 +23,7 @@ import (
 )
 
 // Silence under a context that has ended says nothing of the operation.
-func TestSilenceIsNoAnswer(t *testing.T) {
+func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	for name, operation := range map[string]http.HandlerFunc{
 		"it returns without a word": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -64,7 +64,7 @@ func (a *api) passLeases() {
 }
 
 // The doubt stays until the key is completed, whatever the attempts in between answer.
-func TestAReclaimIsToldToEveryAttempt(t *testing.T) {
+func TestReclaimedOnEveryAttempt(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	var told []bool
@@ -129,7 +129,7 @@ func TestReconcile(t *testing.T) {
 }
 
 // A server that restarts while the answer is stored makes no second effect.
-func TestAnAnswerOutlivesALock(t *testing.T) {
+func TestAnswerOutlivesLock(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	answer := a.operation
@@ -149,7 +149,7 @@ func TestAnAnswerOutlivesALock(t *testing.T) {
 	a.want(request("k"), 201, 1)
 }
 
-func TestAReplayIsTheWholeAnswer(t *testing.T) {
+func TestReplayIsComplete(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	var packed bytes.Buffer
@@ -187,7 +187,7 @@ func TestAReplayIsTheWholeAnswer(t *testing.T) {
 	}
 }
 
-func TestAMultipartRetryIsTheSameRequest(t *testing.T) {
+func TestMultipartRetry(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	form := func(boundary, text string) func(*http.Request) {
@@ -216,7 +216,7 @@ func TestAMultipartRetryIsTheSameRequest(t *testing.T) {
 	a.want(request("cut", cut), 201, 2)
 }
 
-func TestADoorIsRefusedWhenItIsMade(t *testing.T) {
+func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	whole := newAPI(t).door
 	for name, change := range map[string]func(*httpdoor.Config){
@@ -234,7 +234,7 @@ func TestADoorIsRefusedWhenItIsMade(t *testing.T) {
 	}
 }
 
-func TestAServersFaultIsToldAndLogged(t *testing.T) {
+func TestServerFault(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	var logged bytes.Buffer

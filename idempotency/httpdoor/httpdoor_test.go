@@ -123,7 +123,7 @@ func code(w *httptest.ResponseRecorder) string {
 	return p.Code
 }
 
-func TestARepeatGetsTheFirstAnswerMarkedAsReplayed(t *testing.T) {
+func TestReplay(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	first := a.want(request("k"), 201, 1)
@@ -144,7 +144,7 @@ func TestARepeatGetsTheFirstAnswerMarkedAsReplayed(t *testing.T) {
 	}
 }
 
-func TestABodyOfAnyBytesIsReplayed(t *testing.T) {
+func TestReplayAnyBytes(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	for i, body := range []string{"", "\x00\xff\xfe", "text\u2028", `{"a": "\u0000"}`, strings.Repeat("x", 40_000), strings.Repeat("\xff", 40_000)} {
@@ -158,7 +158,7 @@ func TestABodyOfAnyBytesIsReplayed(t *testing.T) {
 }
 
 // The operation was executed. A repeat is told that its answer is gone, and never gets an empty one.
-func TestATooLongAnswerReachesTheClientOnce(t *testing.T) {
+func TestTooLongAnswer(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	for i, body := range []string{strings.Repeat("x", 200_000), strings.Repeat("\xff", 60_000), strings.Repeat("\x01", 60_000)} {
@@ -179,7 +179,7 @@ func TestATooLongAnswerReachesTheClientOnce(t *testing.T) {
 	}
 }
 
-func TestEveryFormOfAHeaderIsOneKeyOrRefused(t *testing.T) {
+func TestHeaderForms(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		lines []string
@@ -218,7 +218,7 @@ func TestEveryFormOfAHeaderIsOneKeyOrRefused(t *testing.T) {
 	a.want(request(strings.Repeat("x", 600)), 400, 1)
 }
 
-func TestNoKeyIsNoDeduplicationUnlessOneIsRequired(t *testing.T) {
+func TestWithoutKey(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.want(request(""), 201, 1)
@@ -243,7 +243,7 @@ func (a *api) rows() (n int) {
 	return n
 }
 
-func TestARepeatWhileTheFirstRunsIsToldWhenToComeBack(t *testing.T) {
+func TestRepeatInFlight(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	inside, leave, finished := make(chan struct{}), make(chan struct{}), make(chan int)
@@ -268,7 +268,7 @@ func TestARepeatWhileTheFirstRunsIsToldWhenToComeBack(t *testing.T) {
 	a.want(request("k"), 201, 1)
 }
 
-func TestAnotherRequestUnderTheSameKeyIsAMismatch(t *testing.T) {
+func TestMismatch(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.want(request("k"), 201, 1)
@@ -299,7 +299,7 @@ func withBody(r *http.Request, body string) *http.Request {
 	return other
 }
 
-func TestTwoCallersThatChooseOneKeyNeverMeet(t *testing.T) {
+func TestCallersAreSeparate(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	for i, user := range []string{"user:1", "user:2", ""} {
@@ -309,7 +309,7 @@ func TestTwoCallersThatChooseOneKeyNeverMeet(t *testing.T) {
 	}
 }
 
-func TestAuthorizationComesBeforeAReplay(t *testing.T) {
+func TestAuthorizeBeforeReplay(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.want(request("k"), 201, 1)
@@ -318,7 +318,7 @@ func TestAuthorizationComesBeforeAReplay(t *testing.T) {
 	}
 }
 
-func TestTheStatusDecidesWhetherAnAnswerIsKept(t *testing.T) {
+func TestStatusDecidesEnding(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	calls := int32(0)
@@ -362,7 +362,7 @@ func TestTheStatusDecidesWhetherAnAnswerIsKept(t *testing.T) {
 	a.want(request("500 as ever"), 409, calls+1)
 }
 
-func TestAClientThatHangsUpDoesNotUndoTheOperation(t *testing.T) {
+func TestClientHangsUp(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	answer := a.operation
@@ -381,7 +381,7 @@ func TestAClientThatHangsUpDoesNotUndoTheOperation(t *testing.T) {
 	a.want(request("unknown"), 409, 2)
 }
 
-func TestAPanicAbandonsTheClaim(t *testing.T) {
+func TestPanicAbandonsClaim(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.operation = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
@@ -396,7 +396,7 @@ func TestAPanicAbandonsTheClaim(t *testing.T) {
 	a.want(request("k"), 409, 1)
 }
 
-func TestAnAnswerUnderAKeyIsNoStream(t *testing.T) {
+func TestNoStream(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.operation = func(w http.ResponseWriter, _ *http.Request) {
@@ -413,7 +413,7 @@ func TestAnAnswerUnderAKeyIsNoStream(t *testing.T) {
 	}
 }
 
-func TestTheOperationsContextEndsBeforeItsLease(t *testing.T) {
+func TestContextEndsBeforeLease(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.operation = func(w http.ResponseWriter, r *http.Request) {
@@ -425,7 +425,7 @@ func TestTheOperationsContextEndsBeforeItsLease(t *testing.T) {
 	a.want(request("k"), 200, 1)
 }
 
-func TestABodyThatIsTooLongIsRefusedBeforeAnythingIsClaimed(t *testing.T) {
+func TestTooLongBody(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.door.MaxBody = 16
@@ -442,7 +442,7 @@ type brokenBody struct{ closer interface{ Close() error } }
 func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 func (b brokenBody) Close() error           { return b.closer.Close() }
 
-func TestWithoutTheDatabaseNothingIsDone(t *testing.T) {
+func TestDatabaseDown(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.pool.Close()
@@ -451,7 +451,7 @@ func TestWithoutTheDatabaseNothingIsDone(t *testing.T) {
 	}
 }
 
-func TestAKeyThatAnotherTransactionHoldsIsInFlight(t *testing.T) {
+func TestLockedKeyIsInFlight(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.want(request("k"), 201, 1)
@@ -474,7 +474,7 @@ func TestAKeyThatAnotherTransactionHoldsIsInFlight(t *testing.T) {
 	}
 }
 
-func TestARecordThatIsNoAnswerIsToldAsLost(t *testing.T) {
+func TestInvalidRecord(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	a.want(request("k"), 201, 1)

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { idempotencytest.Main(m) }
 
-func TestTimePassesForKeys(t *testing.T) {
+func TestPass(t *testing.T) {
 	t.Parallel()
 	pool := idempotencytest.Pool(t)
 	keys := idempotency.MustService(pool, idempotency.Options{})
@@ -55,7 +55,7 @@ func TestTimePassesForKeys(t *testing.T) {
 	}
 }
 
-func TestEveryTestHasItsOwnDatabase(t *testing.T) {
+func TestOwnDatabase(t *testing.T) {
 	t.Parallel()
 	pool, url := idempotencytest.Pool(t), idempotencytest.URL(t)
 	other, err := pgxpool.New(t.Context(), url)
@@ -86,7 +86,7 @@ func (f *failing) Fatalf(string, ...any) {
 	panic(errFatal)
 }
 
-func TestItFailsAndNeverSkips(t *testing.T) {
+func TestFailsNeverSkips(t *testing.T) {
 	t.Parallel()
 	pool := idempotencytest.Pool(t)
 	for name, pass := range map[string]func(*failing){

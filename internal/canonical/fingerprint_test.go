@@ -36,7 +36,7 @@ func TestCanonicalForm(t *testing.T) {
 	}
 }
 
-func TestBodiesThatMustNotBeTakenForEachOther(t *testing.T) {
+func TestDifferentBodies(t *testing.T) {
 	t.Parallel()
 	bodies := []string{
 		`12345678901234567`, `12345678901234568`, `1`, `1.0`, `1e0`, `"1"`, `-1`, `0`, `-0`, `null`, `"null"`, `true`, `false`, `""`, `[]`, `{}`,
@@ -55,7 +55,7 @@ func TestBodiesThatMustNotBeTakenForEachOther(t *testing.T) {
 	}
 }
 
-func TestOmitLeavesOutTopMembersOnly(t *testing.T) {
+func TestOmit(t *testing.T) {
 	t.Parallel()
 	first := `{"id":"1","attempt":1,"data":{"attempt":1}}`
 	same := []string{
@@ -92,7 +92,7 @@ func TestOmitLeavesOutTopMembersOnly(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoCanonicalFormIsHashedRaw(t *testing.T) {
+func TestRawFallback(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
 		`{"a":1,"a":1}`, ` {"a":1,"b":2,"\u0061":3}`, `{"x":[{"a":1,"a":1}]} `, "{\"\\ud800\":1,\"\xed\xa0\x80\":2}",
@@ -116,7 +116,7 @@ func TestWhatHasNoCanonicalFormIsHashedRaw(t *testing.T) {
 	}
 }
 
-func TestLongTextsAndManyMembersAreHashedWhole(t *testing.T) {
+func TestLargeBodies(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{flushAt/2 - 3, flushAt / 2, flushAt - 2, flushAt, 3 * flushAt, 100_000} {
 		for _, unit := range []string{"x", `\u00e9`, `\n`} {
@@ -135,7 +135,7 @@ func TestLongTextsAndManyMembersAreHashedWhole(t *testing.T) {
 }
 
 // For texts and small integers the canonical form is RFC 8785's.
-func TestFormIsThatOfRFC8785(t *testing.T) {
+func TestFormRFC8785(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{notification, `{"b":[true,"\u20ac\u000f\nA'B\"\\\""],"a":{"":9007199254740991}}`} {
 		value := jsontext.Value(body)

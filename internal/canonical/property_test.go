@@ -129,7 +129,7 @@ func (v tree) change(r *rand.Rand) tree {
 	}
 }
 
-func TestSpellingsOfOneContentAreEqualAndContentsDiffer(t *testing.T) {
+func TestSpellings(t *testing.T) {
 	t.Parallel()
 	var pool Pool
 	rapid.Check(t, func(t *rapid.T) {

@@ -26,7 +26,7 @@ var documents = []string{
 	"\ufeff{}", "{}\x00", "\x00", "\x0b1", "[1,\x0c2]", `{"a":[}`, `/**/1`, "\u00a01",
 }
 
-func TestValuesAndNamesAreBounded(t *testing.T) {
+func TestValueLimit(t *testing.T) {
 	t.Parallel()
 	list := func(values int) []byte { return []byte("[" + strings.Repeat("1,", values-2) + "1]") }
 	object := func(members int) []byte { return []byte("{" + strings.Repeat(`"":1,`, members-1) + `"":1}`) }
@@ -44,7 +44,7 @@ func TestValuesAndNamesAreBounded(t *testing.T) {
 	}
 }
 
-func TestAcceptsWhatTheStandardLibraryAccepts(t *testing.T) {
+func TestAcceptsLikeEncodingJSON(t *testing.T) {
 	t.Parallel()
 	for _, text := range documents {
 		checkAgainstOthers(t, []byte(text))
@@ -99,7 +99,7 @@ func TestDepthIsBounded(t *testing.T) {
 	}
 }
 
-func TestTooLargeIsRefusedUnread(t *testing.T) {
+func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	huge, err := syscall.Mmap(-1, 0, maxBytes+1, syscall.PROT_NONE,
 		syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE) // a look at it would end the process
@@ -113,7 +113,7 @@ func TestTooLargeIsRefusedUnread(t *testing.T) {
 	}
 }
 
-func TestIndexTakesAtMostSixTimesTheBody(t *testing.T) {
+func TestIndexMemory(t *testing.T) {
 	for _, unit := range []string{"0,", "[],", "{},", `"",`, `{"":0},`, `",,,,,,,,,,",`, `"[[[[{{{{::::",`, `"a text of words",`} {
 		body := []byte("[" + strings.Repeat(unit, 10_000) + "0]")
 		var d Doc
@@ -133,7 +133,7 @@ func TestIndexTakesAtMostSixTimesTheBody(t *testing.T) {
 	}
 }
 
-func TestErrorsTellNoContent(t *testing.T) {
+func TestErrorsHideContent(t *testing.T) {
 	t.Parallel()
 	var d Doc
 	for _, text := range []string{`{"token":"sesame"`, `{"sesame"`, `{"a":sesame}`, `{"a":1}sesame`, `["sesame\x"]`} {

@@ -84,7 +84,7 @@ func TestKindsAndTexts(t *testing.T) {
 	}
 }
 
-func TestAbsentAnswersAsEmpty(t *testing.T) {
+func TestAbsent(t *testing.T) {
 	t.Parallel()
 	var none Value
 	for _, v := range []Value{none, root(t, `1`), root(t, `[]`), root(t, `{}`), root(t, `[[],1]`).First(), root(t, `{"a ":[]}`), new(Doc).Root()} {
@@ -104,7 +104,7 @@ func TestAbsentAnswersAsEmpty(t *testing.T) {
 	}
 }
 
-func TestElementsAreTheBodysOwnBytes(t *testing.T) {
+func TestElements(t *testing.T) {
 	t.Parallel()
 	body := []byte(`[ {"a" : 1} ,2]`)
 	var d Doc
@@ -120,7 +120,7 @@ func TestElementsAreTheBodysOwnBytes(t *testing.T) {
 	}
 }
 
-func TestPoolLendsCleanDocs(t *testing.T) {
+func TestPool(t *testing.T) {
 	t.Parallel()
 	var pool Pool
 	for range 3 {
@@ -138,7 +138,7 @@ func TestPoolLendsCleanDocs(t *testing.T) {
 	}
 }
 
-func TestSpaceOfHugeBodiesIsNotKept(t *testing.T) {
+func TestHugeSpaceReleased(t *testing.T) {
 	t.Parallel()
 	many := func(unit string, n int) string { return strings.Repeat(unit, n) }
 	for name, c := range map[string]struct {

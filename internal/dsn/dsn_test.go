@@ -59,7 +59,7 @@ var refused = []struct{ name, text, says string }{
 	{"keywords, a foreign one", "host=h password=zq1 pgbouncer=true", "the parameter pgbouncer"},
 }
 
-func TestWhatIsWrongIsNamedWithoutThePassword(t *testing.T) {
+func TestErrorsHidePassword(t *testing.T) {
 	t.Parallel()
 	for _, tt := range refused {
 		err := Check(tt.text)
@@ -77,7 +77,7 @@ func TestWhatIsWrongIsNamedWithoutThePassword(t *testing.T) {
 	}
 }
 
-func TestPlaceShowsNoMoreThanWhereAURLLeads(t *testing.T) {
+func TestPlace(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"postgres://me:zq@host:5432/db": "postgres://host:5432/db",

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestReadTakesRegularFilesWithinBounds(t *testing.T) {
+func TestRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

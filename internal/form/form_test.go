@@ -15,7 +15,7 @@ func read(body string) url.Values {
 	return fields
 }
 
-func TestFormsAreSplitAsBrowsersDo(t *testing.T) {
+func TestFields(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]url.Values{
 		"":                   {},

@@ -52,7 +52,7 @@ func wantLost(t *testing.T, reg *prometheus.Registry, want int) {
 	}
 }
 
-func TestLinesAreWrittenInOrderAndAtOnce(t *testing.T) {
+func TestWritesInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reg, p := prometheus.NewRegistry(), newPipe()
@@ -73,7 +73,7 @@ func TestLinesAreWrittenInOrderAndAtOnce(t *testing.T) {
 	})
 }
 
-func TestAReaderThatStandsStillCostsLinesAndNobodyWaits(t *testing.T) {
+func TestStalledReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reg, p := prometheus.NewRegistry(), newPipe()
@@ -99,7 +99,7 @@ func TestAReaderThatStandsStillCostsLinesAndNobodyWaits(t *testing.T) {
 	})
 }
 
-func TestCloseWritesWhatWaitsAndWaitsASecondForIt(t *testing.T) {
+func TestCloseFlushes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()
@@ -118,7 +118,7 @@ func TestCloseWritesWhatWaitsAndWaitsASecondForIt(t *testing.T) {
 	})
 }
 
-func TestLinesThatCannotBeWrittenAreCounted(t *testing.T) {
+func TestCountsFailedWrites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reg, p := prometheus.NewRegistry(), newPipe()

@@ -17,7 +17,7 @@ import (
 )
 
 // What is accepted is read by pgx with all of the password as the password, whatever is in it.
-func TestNoPartOfAPasswordIsReadAsAnythingElse(t *testing.T) {
+func TestPasswordCharacters(t *testing.T) {
 	t.Parallel()
 	letters := strings.Split("@ / ? # % : & = , ' \" \\ [ ] + ; a 4 \n", " ")
 	letters = append(letters, " ")
@@ -69,7 +69,7 @@ func replaced(t *testing.T, text string, edit func(*url.URL)) string {
 	return u.String()
 }
 
-func TestARefusalIsNamed(t *testing.T) {
+func TestRefusals(t *testing.T) {
 	t.Parallel()
 	good := pgtest.New(t)
 	alter(t, good, `CREATE ROLE zqsleeper NOLOGIN PASSWORD 'zq'`, `CREATE ROLE zqguest LOGIN PASSWORD 'zq'`,
@@ -111,7 +111,7 @@ func TestARefusalIsNamed(t *testing.T) {
 	}
 }
 
-func TestEveryHostIsNamedThatDoesNotAnswer(t *testing.T) {
+func TestUnreachableHosts(t *testing.T) {
 	t.Parallel()
 	good := pgtest.New(t)
 	both := replaced(t, good, func(u *url.URL) {
@@ -137,7 +137,7 @@ func TestEveryHostIsNamedThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestWhatPgxRefusesIsNamedWithoutThePassword(t *testing.T) {
+func TestPgxErrorsHidePassword(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing.crt")
 	unreadable := filepath.Join(t.TempDir(), "zq.crt")

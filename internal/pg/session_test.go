@@ -36,7 +36,7 @@ func name(url string) string {
 	return url[strings.LastIndex(url, "/")+1:]
 }
 
-func TestSessionSettingsAreOurs(t *testing.T) {
+func TestSessionSettings(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
 	tests := []struct{ setting, elsewhere, want string }{
@@ -100,7 +100,7 @@ func TestSessionSettingsAreOurs(t *testing.T) {
 	}
 }
 
-func TestReplicationRoleThatCannotBeSet(t *testing.T) {
+func TestReplicationRole(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
 	role := "role_" + name(url)

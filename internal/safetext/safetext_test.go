@@ -19,7 +19,7 @@ var unsafe = map[string]string{
 // drawn are texts that people write.
 var drawn = []string{"", "plain ~", "Zürich", "日本", "👩\u200d👩\u200d👧", "می\u200cخواهم", "e\u0301", "שלום", "\ufffd"}
 
-func TestLineEscapesWhatIsUnsafe(t *testing.T) {
+func TestLine(t *testing.T) {
 	t.Parallel()
 	for text, want := range unsafe {
 		if got := Line("a" + text + "b"); got != "a"+want+"b" {
@@ -53,7 +53,7 @@ func written(t *testing.T, text string, n int) string {
 	return out.String()
 }
 
-func TestWriterEscapesWhateverThePieces(t *testing.T) {
+func TestWriterSplitInput(t *testing.T) {
 	t.Parallel()
 	for n := 1; n < 6; n++ {
 		for text, want := range unsafe {
@@ -72,7 +72,7 @@ func TestWriterEscapesWhateverThePieces(t *testing.T) {
 	}
 }
 
-func TestWriterKeepsTheMeaningOfJSON(t *testing.T) {
+func TestWriterKeepsJSON(t *testing.T) {
 	t.Parallel()
 	text := strings.Join(drawn, "") + "\n\t\"\\"
 	for c := range unsafe {
@@ -101,7 +101,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-func TestPlainLooksAtEveryByte(t *testing.T) {
+func TestPlainChecksEveryByte(t *testing.T) {
 	t.Parallel()
 	for at := range 24 {
 		for b := range 256 {

@@ -91,7 +91,7 @@ func temporary(err error) bool {
 	case "08", "40", "53", "55", "57", "58", "XX":
 		return true
 	}
-	return sqlstate.Of(err) == "25006" // a server that takes no writes, for a while
+	return sqlstate.Of(err) == "25006" // a server that accepts no writes for a while
 }
 
 // InFlightError says that another worker holds a live lease on the key.
@@ -139,8 +139,8 @@ func explain(err error) error {
 	return err
 }
 
-// acknowledgementLost reports that the connection ended before the answer came: the statement may have
-// been committed or not.
+// acknowledgementLost reports whether the connection ended before the answer came. The statement may or may not have
+// been committed.
 func acknowledgementLost(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, ErrIsolation) {
 		return false

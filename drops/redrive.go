@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The lengths, in bytes, of what is told of a redrive.
+// The longest By and Why, in bytes.
 const (
 	MaxBy  = 200
 	MaxWhy = 1000
 )
 
-// Redrive is one time that a kept drop was driven again: a row of agent.webhook_redrives.
+// Redrive is one redrive of a kept drop: a row of agent.webhook_redrives.
 type Redrive struct {
 	Drop    uuid.UUID
 	At      time.Time // when it was begun, on the database's clock
@@ -27,21 +27,21 @@ type Redrive struct {
 	Delivery uuid.UUID
 }
 
-// Outcome is what came of a redrive: Accepted, Failed, or the Reason for which the delivery was dropped
-// again. Empty: it was begun and nobody wrote down how it ended.
+// Outcome is how a redrive ended: Accepted, Failed, or the Reason for which the delivery was dropped again. Empty: it
+// was begun, and its end was not recorded.
 type Outcome string
 
-// The outcomes that are no Reason.
+// The outcomes that are not a Reason.
 const (
 	Accepted Outcome = "accepted"
 	Failed   Outcome = "failed"
 )
 
-// Settled reports whether nothing is left to drive again: the delivery is in the inbox.
+// Settled reports whether the delivery is in the inbox: there is nothing left to redrive.
 func (o Outcome) Settled() bool { return o == Accepted || o == Outcome(Duplicate) }
 
-// BeginRedrives writes down who begins to drive the drops again, and why, before anything is done. It
-// returns the instant that names this attempt to EndRedrives. A drop that is gone meanwhile is left out.
+// BeginRedrives records who begins to redrive the drops, and why, before anything is done. It returns the instant that
+// names this attempt to EndRedrives. A drop that was swept meanwhile is left out.
 func (s *Store) BeginRedrives(ctx context.Context, ids []uuid.UUID, by, why string) (time.Time, error) {
 	const sql = `
 WITH now AS MATERIALIZED (SELECT clock_timestamp() AS at),
@@ -52,14 +52,14 @@ begun AS (
 SELECT at FROM now`
 	var at time.Time
 	if err := s.pool.QueryRow(ctx, sql, ids, by, why).Scan(&at); err != nil {
-		return at, fmt.Errorf("write down %d redrives: %w", len(ids), err)
+		return at, fmt.Errorf("record %d redrives: %w", len(ids), err)
 	}
 	return at, nil
 }
 
-// EndRedrives writes down what came of the attempt that was begun at that instant. Of each Redrive it reads
-// the drop, the outcome, the detail and the delivery. Two attempts at once store one delivery, and each is told that
-// it did: the second to be written down as Accepted becomes a duplicate, in ended too.
+// EndRedrives records how the attempt that was begun at that instant ended. It reads the drop, the outcome, the detail
+// and the delivery of each Redrive. When two attempts at once store one delivery, each is told Accepted: the second to
+// be recorded becomes a duplicate, in ended too.
 func (s *Store) EndRedrives(ctx context.Context, at time.Time, ended []Redrive) error {
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if err := yieldToFirst(ctx, tx, at, ended); err != nil {
@@ -80,13 +80,13 @@ UPDATE agent.webhook_redrives r
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("write down how %d redrives ended: %w", len(ended), err)
+		return fmt.Errorf("record how %d redrives ended: %w", len(ended), err)
 	}
 	return nil
 }
 
-// yieldToFirst waits for other attempts at the same drops that are being written down, and makes duplicates of
-// those that another attempt was accepted for. Its second statement sees what the first has waited for.
+// yieldToFirst waits until other attempts at the same drops are recorded, and makes duplicates of those that another
+// attempt was accepted for. Its second statement sees what the first has waited for.
 func yieldToFirst(ctx context.Context, tx pgx.Tx, at time.Time, ended []Redrive) error {
 	const lock = `
 SELECT FROM agent.webhook_redrives WHERE drop_id = ANY ($1) ORDER BY drop_id, redriven_at FOR UPDATE`
@@ -120,7 +120,7 @@ SELECT drop_id, coalesce(delivery_id, $3) FROM agent.webhook_redrives
 	return err
 }
 
-// Redrives returns every time that the drops were driven again, by drop, the oldest first.
+// Redrives returns the redrives of the drops, by drop, the oldest first.
 func (s *Store) Redrives(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID][]Redrive, error) {
 	const sql = `
 SELECT drop_id, redriven_at, redriven_by, why, coalesce(outcome, ''), detail, delivery_id

@@ -25,10 +25,10 @@ type Store struct {
 // NewStore returns a store over the pool, which stays the caller's.
 func NewStore(pool *pgxpool.Pool) *Store { return &Store{pool: pool} }
 
-// MaxList is how many drops one List returns at most.
-const MaxList = 1000
+// MaxList is the most drops that one List returns. It holds them in memory.
+const MaxList = 100_000
 
-// Filter says which drops to list. A zero field asks for nothing.
+// Filter selects drops: those that match every field that is set.
 type Filter struct {
 	Reason       Reason
 	Provider     string
@@ -36,7 +36,7 @@ type Filter struct {
 	Job          uuid.UUID // the job that was resolved, or that the URL named
 	Since        time.Time // stored then or later
 	Limit        int       // 1 to MaxList
-	After        Cursor    // where the last List ended
+	After        Cursor    // of the last drop of the page before
 }
 
 // Cursor is a place in a list. The zero value is its beginning.
@@ -65,21 +65,32 @@ SELECT ` + columns + `, NULL::text, NULL::text, NULL::text, NULL::bytea
  ORDER BY stored_at DESC, id DESC
  LIMIT $8`
 
-// List returns the drops that the filter asks for, the newest first, without their requests.
-func (s *Store) List(ctx context.Context, f Filter) ([]Kept, error) {
+// List returns the drops that the filter selects, the newest first, without their requests, and whether there are more.
+func (s *Store) List(ctx context.Context, f Filter) (list []Kept, more bool, err error) {
 	if f.Limit < 1 || f.Limit > MaxList {
-		return nil, fmt.Errorf("list drops: limit %d is not between 1 and %d", f.Limit, MaxList)
+		return nil, false, fmt.Errorf("list drops: limit %d is not between 1 and %d", f.Limit, MaxList)
 	}
 	rows, err := s.pool.Query(ctx, listSQL, known(f.Since), known(f.After.StoredAt), f.After.ID,
-		string(f.Reason), f.Provider, known(f.Organization), known(f.Job), f.Limit)
-	if err != nil {
-		return nil, fmt.Errorf("list drops: %w", err)
+		string(f.Reason), f.Provider, known(f.Organization), known(f.Job), f.Limit+1)
+	if err == nil {
+		list, err = pgx.CollectRows(rows, scan)
 	}
-	list, err := pgx.CollectRows(rows, scan)
 	if err != nil {
-		return nil, fmt.Errorf("list drops: %w", err)
+		return nil, false, fmt.Errorf("list drops: %w", err)
 	}
-	return list, nil
+	if len(list) > f.Limit {
+		return list[:f.Limit], true, nil
+	}
+	return list, false, nil
+}
+
+// IDs returns the ids of a list.
+func IDs(list []Kept) []uuid.UUID {
+	ids := make([]uuid.UUID, len(list))
+	for i := range list {
+		ids[i] = list[i].ID
+	}
+	return ids
 }
 
 // A row without the body takes it from the row of its request that carries it. All of a request's rows say

@@ -30,7 +30,7 @@ func names(list []Kept) []string {
 	return found
 }
 
-func TestListFiltersNewestFirst(t *testing.T) {
+func TestList(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	organization, job := uuid.New(), uuid.New()
@@ -63,12 +63,12 @@ func TestListFiltersNewestFirst(t *testing.T) {
 		"since":        {Filter{Limit: 10, Since: time.Now().Add(-6*time.Hour - time.Minute)}, []string{"job of the URL", "resolved job"}},
 		"together":     {Filter{Limit: 10, Job: job, Reason: Malformed}, []string{}},
 	} {
-		list, err := store.List(t.Context(), tc.filter)
+		list, more, err := store.List(t.Context(), tc.filter)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(tc.want, names(list)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		if diff := cmp.Diff(tc.want, names(list)); diff != "" || more != (name == "limit") {
+			t.Errorf("%s: more: %v (-want +got):\n%s", name, more, diff)
 		}
 		for _, k := range list {
 			if k.Headers != "" || k.Body != nil {
@@ -79,26 +79,23 @@ func TestListFiltersNewestFirst(t *testing.T) {
 }
 
 // Equally old rows share a stored_at, so a page may end between two of them.
-func TestPagesNeitherRepeatNorSkip(t *testing.T) {
+func TestPages(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	rows := request(25)
 	keep(t, pool, rows[:10]...)
 	keep(t, pool, rows[10:]...)
-	whole, err := NewStore(pool).List(t.Context(), Filter{Limit: MaxList})
-	if err != nil || len(whole) != 25 {
+	whole, more, err := NewStore(pool).List(t.Context(), Filter{Limit: 25})
+	if err != nil || len(whole) != 25 || more {
 		t.Fatal(len(whole), err)
 	}
 	var paged []Kept
-	for after := (Cursor{}); ; {
-		page, err := NewStore(pool).List(t.Context(), Filter{Limit: 4, After: after})
-		if err != nil {
+	for after := (Cursor{}); more || after == (Cursor{}); {
+		var page []Kept
+		if page, more, err = NewStore(pool).List(t.Context(), Filter{Limit: 4, After: after}); err != nil {
 			t.Fatal(err)
 		}
 		paged = append(paged, page...)
-		if len(page) < 4 {
-			break
-		}
 		after = page[len(page)-1].Cursor()
 	}
 	if diff := cmp.Diff(whole, paged); diff != "" {
@@ -106,10 +103,10 @@ func TestPagesNeitherRepeatNorSkip(t *testing.T) {
 	}
 }
 
-func TestListRefusesALimitOutOfBounds(t *testing.T) {
+func TestListBoundsTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{-1, 0, MaxList + 1} {
-		if _, err := NewStore(nil).List(t.Context(), Filter{Limit: limit}); err == nil {
+		if _, _, err := NewStore(nil).List(t.Context(), Filter{Limit: limit}); err == nil {
 			t.Errorf("limit %d was taken", limit)
 		}
 	}
@@ -152,7 +149,7 @@ func TestFindByBody(t *testing.T) {
 	}
 }
 
-func TestFindOfAnUnknownDrop(t *testing.T) {
+func TestFindUnknown(t *testing.T) {
 	t.Parallel()
 	if _, err := NewStore(pgtest.Pool(t)).Find(t.Context(), uuid.New()); !errors.Is(err, ErrNotFound) {
 		t.Errorf("err = %v, want ErrNotFound", err)
@@ -160,7 +157,7 @@ func TestFindOfAnUnknownDrop(t *testing.T) {
 }
 
 // A request's deliveries may be kept by several transactions: each brings the request along.
-func TestEveryTransactionKeepsTheRequestOnce(t *testing.T) {
+func TestRequestOncePerTransaction(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	rows := request(4)
@@ -171,7 +168,7 @@ func TestEveryTransactionKeepsTheRequestOnce(t *testing.T) {
 	}
 }
 
-func TestListReadsTheIndexBackwards(t *testing.T) {
+func TestListReadsTheIndex(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	fill(t, pool, 20_000)
@@ -186,7 +183,7 @@ func TestListReadsTheIndexBackwards(t *testing.T) {
 	}
 }
 
-func TestFindReadsItsRequestByIndex(t *testing.T) {
+func TestFindReadsTheIndex(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	fill(t, pool, 20_000)

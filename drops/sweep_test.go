@@ -137,7 +137,7 @@ func TestNoRowOutlivesTheOneThatCarriesItsBody(t *testing.T) {
 		if _, _, err := store.Sweep(t.Context(), fortnight, 1); err != nil {
 			t.Fatal(err)
 		}
-		list, err := store.List(t.Context(), Filter{Limit: 10})
+		list, _, err := store.List(t.Context(), Filter{Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}

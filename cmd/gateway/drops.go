@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,24 +19,21 @@ import (
 	"webhook-gateway/internal/pg"
 )
 
-// maxDropsListed bounds --limit: what is listed is held in memory first.
-const maxDropsListed = 100_000
-
 func dropsCommand() *cobra.Command {
 	cmd := group("drops", "Verified deliveries that were acknowledged but not kept", dropsListCommand(), dropsShowCommand(), dropsRedriveCommand())
-	cmd.Long = `A drop is a delivery that a vendor signed and that was answered 200, but is not in the inbox:
+	cmd.Long = `A drop is a delivery that a vendor signed and the gateway answered with 200, but did not store in the inbox:
 
-  unknown_job    no job answers for the path or for the tenant that the body names
+  unknown_job    no job matches the URL or the tenant in the body
   job_mismatch   the body names another tenant or application than the job or its source
-  hash_mismatch  its key was already taken, with other content
+  hash_mismatch  its key exists with other content
   malformed      signed, but it cannot be read
 
-Each source or job keeps 100 whole requests a minute and reason, then rows without the request; a row's
-count says how many drops it stands for. A duplicate is only counted: gateway_deliveries_dropped_total.`
+For each source or job and reason the gateway keeps 100 whole requests a minute, then rows without the request; a
+row's count says how many drops it stands for. Duplicates are only counted: gateway_deliveries_dropped_total.`
 	return cmd
 }
 
-// dropFlags say which drops are meant, as they are typed.
+// dropFlags select drops, as they are typed.
 type dropFlags struct {
 	reason, provider, organization, job, since string
 	limit                                      int
@@ -44,10 +42,10 @@ type dropFlags struct {
 func (f *dropFlags) add(cmd *cobra.Command, limit int) {
 	cmd.Flags().StringVar(&f.reason, "reason", "", "only this reason: "+strings.Join(keptReasons(), ", "))
 	addProviderFlag(cmd, &f.provider)
-	cmd.Flags().StringVar(&f.organization, "organization", "", "only this organization's (UUID); an unknown_job mostly has none")
+	cmd.Flags().StringVar(&f.organization, "organization", "", "only this organization's (UUID); most unknown_job drops have none")
 	cmd.Flags().StringVar(&f.job, "job", "", "only of this job (UUID): the one found, or the one that the URL named")
 	cmd.Flags().StringVar(&f.since, "since", "", "only stored since then: a time ago (30m, 12h, 7d) or an instant (2026-03-01T12:00:00Z)")
-	cmd.Flags().IntVar(&f.limit, "limit", limit, "at most this many, the newest, up to "+strconv.Itoa(maxDropsListed))
+	cmd.Flags().IntVar(&f.limit, "limit", limit, "at most this many, the newest, up to "+strconv.Itoa(drops.MaxList))
 }
 
 func dropsListCommand() *cobra.Command {
@@ -66,15 +64,15 @@ func dropsListCommand() *cobra.Command {
 			}
 			return withDrops(cmd, func(ctx context.Context, pool *pgxpool.Pool) error {
 				store := drops.NewStore(pool)
-				list, more, err := listDrops(ctx, store, filter)
+				list, more, err := store.List(ctx, filter)
 				if err != nil {
 					return err
 				}
-				redrives, err := store.Redrives(ctx, idsOf(list))
+				redrives, err := store.Redrives(ctx, drops.IDs(list))
 				if err != nil {
 					return err
 				}
-				return printDrops(cmd, listed{list, redrives, more}, asJSON)
+				return printDrops(cmd, list, redrives, more, asJSON)
 			})
 		},
 	}
@@ -87,16 +85,16 @@ func dropsShowCommand() *cobra.Command {
 	var asJSON, rawBody bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show one drop with the request that it came in",
-		Long: `Shows one drop with the request that it came in: its headers, and its body as text, inflated if it was
-compressed, or as a hex dump. Several drops of one request share the request. Of a hash_mismatch it shows what
-differs from the delivery that the key was claimed for; of every drop, each time that it was driven again.`,
+		Short: "Show one drop with its request",
+		Long: `Shows one drop with its request: the headers, and the body as text, inflated if it was compressed, or as a
+hex dump. Several drops of one request share it. For a hash_mismatch it shows what differs from the delivery that
+the key was claimed for. It also shows each time the drop was redriven.`,
 		Example: `  gateway drops show 019c3f2b-8c1e-7d0a-8c57-9a550c6f3a1d
   gateway drops show 019c3f2b-8c1e-7d0a-8c57-9a550c6f3a1d --body > body.bin`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("which drop? give its id; see them with gateway drops list")
+				return usagef("the drop's id is missing; gateway drops list shows them")
 			}
 			if asJSON && rawBody {
 				return usagef("--json and --body both write to stdout; give one of them")
@@ -122,17 +120,17 @@ differs from the delivery that the key was claimed for; of every drop, each time
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&rawBody, "body", false, "write the body to stdout, the bytes of the wire and nothing else; a terminal gets its control characters escaped")
+	cmd.Flags().BoolVar(&rawBody, "body", false, "write only the body to stdout, as it was received; on a terminal control characters are escaped")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
 
-// findShown looks up a drop and all that is known of it.
+// findShown looks up a drop and what is known about it.
 func findShown(ctx context.Context, pool *pgxpool.Pool, id uuid.UUID) (shown, error) {
 	store := drops.NewStore(pool)
 	kept, err := store.Find(ctx, id)
 	if errors.Is(err, drops.ErrNotFound) {
-		err = fmt.Errorf("%w: %s; its retention may have passed. See gateway drops list", err, id)
+		err = fmt.Errorf("%w: %s; its retention may have passed (gateway drops list shows what is kept)", err, id)
 	}
 	if err != nil {
 		return shown{}, err
@@ -158,51 +156,29 @@ func withDrops(cmd *cobra.Command, do func(context.Context, *pgxpool.Pool) error
 	return do(cmd.Context(), pool)
 }
 
-// listDrops lists up to the filter's limit, however many pages that takes, and says whether there are more.
-func listDrops(ctx context.Context, store *drops.Store, f drops.Filter) (list []drops.Kept, more bool, err error) {
-	wanted := f.Limit + 1
-	for len(list) < wanted {
-		f.Limit = min(wanted-len(list), drops.MaxList)
-		page, err := store.List(ctx, f)
-		if err != nil {
-			return nil, false, err
-		}
-		list = append(list, page...)
-		if len(page) < f.Limit {
-			return list, false, nil
-		}
-		f.After = page[len(page)-1].Cursor()
-	}
-	return list[:wanted-1], true, nil
-}
-
 // filter reads the flags.
 func (f *dropFlags) filter(now time.Time) (drops.Filter, error) {
 	filter := drops.Filter{Reason: drops.Reason(f.reason), Provider: f.provider, Limit: f.limit}
 	if f.reason != "" && !slices.Contains(keptReasons(), f.reason) {
-		return filter, usagef("--reason %q is not kept; it is one of %s", f.reason, strings.Join(keptReasons(), ", "))
+		return filter, usagef("--reason %q is not one of %s", f.reason, strings.Join(keptReasons(), ", "))
 	}
 	if err := checkProvider(f.provider, true); err != nil {
 		return filter, err
 	}
-	if f.limit < 1 || f.limit > maxDropsListed {
-		return filter, usagef("--limit %d is not between 1 and %d", f.limit, maxDropsListed)
+	if f.limit < 1 || f.limit > drops.MaxList {
+		return filter, usagef("--limit %d is not between 1 and %d", f.limit, drops.MaxList)
 	}
-	var err error
+	var organization, job, since error
 	if f.organization != "" {
-		if filter.Organization, err = parseID("--organization", f.organization); err != nil {
-			return filter, err
-		}
+		filter.Organization, organization = parseID("--organization", f.organization)
 	}
 	if f.job != "" {
-		if filter.Job, err = parseID("--job", f.job); err != nil {
-			return filter, err
-		}
+		filter.Job, job = parseID("--job", f.job)
 	}
 	if f.since != "" {
-		filter.Since, err = parseSince(f.since, now)
+		filter.Since, since = parseSince(f.since, now)
 	}
-	return filter, err
+	return filter, cmp.Or(organization, job, since)
 }
 
 // keptReasons are the reasons that have rows.
@@ -216,7 +192,7 @@ func keptReasons() []string {
 	return names
 }
 
-// parseSince reads an instant, or how long ago it was: 30m, 12h, 7d.
+// parseSince reads an instant, or a time ago: 30m, 12h, 7d.
 func parseSince(text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil
@@ -232,12 +208,4 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 		return time.Time{}, usagef("--since %q is neither a time ago like 30m, 12h or 7d nor an instant like 2026-03-01T12:00:00Z", text)
 	}
 	return now.Add(-ago), nil
-}
-
-func idsOf(list []drops.Kept) []uuid.UUID {
-	ids := make([]uuid.UUID, len(list))
-	for i := range list {
-		ids[i] = list[i].ID
-	}
-	return ids
 }

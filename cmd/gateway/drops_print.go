@@ -19,13 +19,13 @@ import (
 	"webhook-gateway/providers"
 )
 
-// How much of a body is shown to people. --body has all of it.
+// How much of a body is shown; --body writes all of it.
 const (
 	maxShownText = 1 << 20 // bytes, after inflating
 	maxShownHex  = 4 << 10
 )
 
-// dropJSON is a drop as --json prints it. What is not known is null.
+// dropJSON is a drop as --json prints it. What is unknown is null.
 type dropJSON struct {
 	ID             uuid.UUID    `json:"id"`
 	Reason         drops.Reason `json:"reason"`
@@ -35,7 +35,7 @@ type dropJSON struct {
 	JobID          *uuid.UUID   `json:"job_id"`
 	VerifiedBy     string       `json:"verified_by"` // whose secret: source or job
 	VerifierID     uuid.UUID    `json:"verifier_id"`
-	Path           *string      `json:"path"` // what the vendor called; null for an id that cannot be read
+	Path           *string      `json:"path"` // of the URL; null where its id cannot be read
 	RequestID      uuid.UUID    `json:"request_id"`
 	Position       int          `json:"position"`
 	DeliveryKey    string       `json:"delivery_key"`
@@ -47,12 +47,12 @@ type dropJSON struct {
 	Redrives       []drivenJSON `json:"redrives"` // the oldest first
 }
 
-// drivenJSON is one time that a drop was driven again.
+// drivenJSON is one redrive of a drop.
 type drivenJSON struct {
 	At         time.Time      `json:"at"`
 	By         string         `json:"by"`
 	Why        string         `json:"why"`
-	Outcome    *drops.Outcome `json:"outcome"` // null: it was begun, and how it ended was not written down
+	Outcome    *drops.Outcome `json:"outcome"` // null: begun, but its end was not recorded
 	Detail     string         `json:"detail"`
 	DeliveryID *uuid.UUID     `json:"delivery_id"`
 }
@@ -74,18 +74,11 @@ type dropShownJSON struct {
 	ContentType     *string         `json:"content_type"`
 	ContentEncoding *string         `json:"content_encoding"`
 	Body            []byte          `json:"body"`      // base64 of the bytes of the wire
-	BodyText        *string         `json:"body_text"` // inflated; null when it is no text, or larger than 1 MiB
+	BodyText        *string         `json:"body_text"` // inflated; null when it is binary, or larger than 1 MiB
 	Clash           *clash.Clash    `json:"clash"`     // of a hash_mismatch: what it clashed with
 }
 
-// listed is a list of drops, and what was done about them.
-type listed struct {
-	drops    []drops.Kept
-	redrives map[uuid.UUID][]drops.Redrive
-	more     bool
-}
-
-// shown is one drop, and all that is known of it.
+// shown is one drop and what is known about it.
 type shown struct {
 	drops.Kept
 	redrives []drops.Redrive
@@ -93,16 +86,13 @@ type shown struct {
 }
 
 func dropOut(k drops.Kept, redrives []drops.Redrive) dropJSON {
-	out := dropJSON{
+	return dropJSON{
 		ID: k.ID, Reason: k.Reason, Detail: k.Detail, Provider: k.Provider,
 		OrganizationID: orNull(k.OrganizationID), JobID: orNull(k.JobID),
-		VerifiedBy: k.VerifiedBy, VerifierID: k.VerifierID,
+		VerifiedBy: k.VerifiedBy, VerifierID: k.VerifierID, Path: orNull(dropPath(k)), Redrives: drivenOut(redrives),
 		RequestID: k.RequestID, Position: k.Position, DeliveryKey: k.DeliveryKey, EventType: k.EventType,
 		RequestHash: k.RequestHash, Count: k.Count, ReceivedAt: k.ReceivedAt.UTC(), StoredAt: k.StoredAt.UTC(),
 	}
-	out.Path = orNull(dropPath(k))
-	out.Redrives = drivenOut(redrives)
-	return out
 }
 
 func dropShownOut(d shown) dropShownJSON {
@@ -112,14 +102,13 @@ func dropShownOut(d shown) dropShownJSON {
 		return out
 	}
 	out.Headers, out.ContentType, out.ContentEncoding = json.RawMessage(k.Headers), &k.ContentType, &k.ContentEncoding
-	if body, whole := inflated(k); whole && isText(body) {
-		text := string(body)
-		out.BodyText = &text
+	if body, whole := inflated(k); whole && safetext.Text(body) {
+		out.BodyText = new(string(body))
 	}
 	return out
 }
 
-// dropPath is what the vendor called; empty when its id cannot be read.
+// dropPath is the path of the URL; empty where its id cannot be read.
 func dropPath(k drops.Kept) string {
 	switch {
 	case k.PathSource != "":
@@ -131,42 +120,36 @@ func dropPath(k drops.Kept) string {
 	}
 }
 
-func printDrops(cmd *cobra.Command, list listed, asJSON bool) error {
+func printDrops(cmd *cobra.Command, list []drops.Kept, redrives map[uuid.UUID][]drops.Redrive, more, asJSON bool) error {
 	if asJSON {
-		out := make([]dropJSON, len(list.drops))
-		for i, k := range list.drops {
-			out[i] = dropOut(k, list.redrives[k.ID])
+		out := make([]dropJSON, len(list))
+		for i, k := range list {
+			out[i] = dropOut(k, redrives[k.ID])
 		}
-		return printJSON(cmd, map[string]any{"drops": out, "more": list.more})
+		return printJSON(cmd, map[string]any{"drops": out, "more": more})
 	}
-	if len(list.drops) == 0 {
+	if len(list) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no drops")
 		return nil
 	}
 	w := newTable(cmd.OutOrStdout())
 	w.row("RECEIVED", "PROVIDER", "REASON", "COUNT", "REDRIVEN", "EVENT", "ID", "DETAIL")
-	for _, k := range list.drops {
-		w.row(k.ReceivedAt.UTC().Format(time.RFC3339), k.Provider, k.Reason,
-			k.Count, orDash(lastOutcome(list.redrives[k.ID])), orDash(k.EventType), k.ID, k.Detail)
+	for _, k := range list {
+		redriven := "-"
+		if all := redrives[k.ID]; len(all) > 0 {
+			redriven = string(cmp.Or(all[len(all)-1].Outcome, "begun"))
+		}
+		w.row(k.ReceivedAt.UTC().Format(time.RFC3339), k.Provider, k.Reason, k.Count, redriven, orDash(k.EventType), k.ID, k.Detail)
 	}
 	if err := w.flush(); err != nil {
 		return err
 	}
-	if list.more {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there are more than these %d; raise --limit or narrow the list\n", len(list.drops))
+	if more {
+		fmt.Fprintf(cmd.ErrOrStderr(), "there are more than these %d; raise --limit or narrow the list\n", len(list))
 	}
 	return nil
 }
 
-// lastOutcome is what came of a drop when it was last driven again; empty when it never was.
-func lastOutcome(redrives []drops.Redrive) string {
-	if len(redrives) == 0 {
-		return ""
-	}
-	return string(cmp.Or(redrives[len(redrives)-1].Outcome, "begun"))
-}
-
-// printDrop shows a drop to people.
 func printDrop(out io.Writer, d shown) error {
 	k := d.Kept
 	w := newTable(out)
@@ -190,7 +173,7 @@ func printDrop(out io.Writer, d shown) error {
 		w.row(line[0], orDash(line[1]))
 	}
 	for _, r := range d.redrives {
-		w.row("driven again", drivenText(r))
+		w.row("redriven", redriveText(r))
 	}
 	if err := w.flush(); err != nil {
 		return err
@@ -240,10 +223,10 @@ func printClash(out io.Writer, c *clash.Clash) {
 	}
 }
 
-// drivenText is one time that a drop was driven again, in a line.
-func drivenText(r drops.Redrive) string {
+// redriveText is a redrive in a line.
+func redriveText(r drops.Redrive) string {
 	text := fmt.Sprintf("%s by %s (%s): %s", r.At.UTC().Format(time.RFC3339), r.By, r.Why,
-		cmp.Or(string(r.Outcome), "begun, and how it ended was not written down"))
+		cmp.Or(string(r.Outcome), "begun, but its end was not recorded"))
 	if r.Detail != "" {
 		text += ", " + r.Detail
 	}
@@ -253,11 +236,11 @@ func drivenText(r drops.Redrive) string {
 	return text
 }
 
-// printBody writes the body as text, or else the bytes of the wire as a hex dump.
+// printBody writes the body as text, or as it was received as a hex dump.
 func printBody(out io.Writer, k drops.Kept) error {
 	body, whole := inflated(k)
-	if isText(body) {
-		fmt.Fprintf(out, "%s\n", unixLines(body))
+	if safetext.Text(body) {
+		fmt.Fprintf(out, "%s\n", bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")))
 		if !whole {
 			fmt.Fprintf(out, "\n(cut after %d bytes; --body writes all of it)\n", maxShownText)
 		}
@@ -271,8 +254,7 @@ func printBody(out io.Writer, k drops.Kept) error {
 	return nil
 }
 
-// inflated returns the body without its content encoding, up to maxShownText bytes, and whether that is all
-// of it. What cannot be inflated is returned as it came.
+// inflated returns up to maxShownText bytes of the body, inflated, and whether that is all of it.
 func inflated(k drops.Kept) (body []byte, whole bool) {
 	body, whole = providers.Readable(k.ContentEncoding, k.Body, maxShownText)
 	if whole {
@@ -285,22 +267,7 @@ func inflated(k drops.Kept) (body []byte, whole bool) {
 	return body[:cut], false
 }
 
-// isText reports whether the body may be written to a terminal as it is, but for the \r before a newline.
-func isText(body []byte) bool {
-	body = unixLines(body)
-	for len(body) > 0 {
-		r, size := utf8.DecodeRune(body)
-		if r == utf8.RuneError && size == 1 || r != '\n' && r != '\t' && !safetext.Rune(r) {
-			return false
-		}
-		body = body[size:]
-	}
-	return true
-}
-
-func unixLines(body []byte) []byte { return bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")) }
-
-// headerPairs reads kept headers. Nothing else writes them, so a form that cannot be read is shown as it is.
+// headerPairs reads kept headers. Only the gateway writes them: what cannot be read is shown as it is.
 func headerPairs(text string) [][2]string {
 	var pairs [][2]string
 	if err := json.Unmarshal([]byte(text), &pairs); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,19 +13,18 @@ import (
 )
 
 func keysCommand() *cobra.Command {
-	cmd := group("keys", "Idempotency keys: what was done, what is in flight, what is stuck",
+	cmd := group("keys", "Idempotency keys: what is done, in flight, stuck",
 		keysShowCommand(), keysListCommand(), keysStuckCommand())
-	cmd.Long = `A key says that an effect was made, or that a worker is making it. An operator takes a tool's key
-from its worker's log, or a webhook's from delivery_key, and asks here whether its command may be sent again. Nothing
-here writes.`
+	cmd.Long = `A key records that an effect was made, or that a worker is making it. Take a tool's key from its worker's log,
+or a webhook's from delivery_key, to see whether its command may be sent again. These commands only read.`
 	return cmd
 }
 
 // keyJSON is a key as --json prints it.
 type keyJSON struct {
 	idempotency.Entry
-	LeaseLeft   string `json:"lease_left"`  // negative: passed
-	RetainLeft  string `json:"retain_left"` // negative: forgotten
+	LeaseLeft   string `json:"lease_left"`  // negative: it has passed
+	RetainLeft  string `json:"retain_left"` // negative: it has passed
 	RedriveSafe bool   `json:"redrive_safe"`
 	RedriveWhy  string `json:"redrive_why"`
 }
@@ -43,20 +43,20 @@ func keysShowCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show KEY",
-		Short: "Show one key: its status, its clocks, what it answers for, whether a re-drive is safe",
+		Short: "Show one key, and whether its command may be sent again",
 		Example: `  gateway keys show --organization 3f2b8c1e-5d0a-4c57-9a55-0c6f3a1d2b7e --scope tool.email.send job_17:3:send
   gateway keys show --organization 3f2b8c1e-5d0a-4c57-9a55-0c6f3a1d2b7e --scope webhook.slack JOB_ID/Ev08A3DF736 --json`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("give the key as the worker logged it, or the delivery_key of a webhook")
+				return usagef("the key is missing: as the worker logged it, or a webhook's delivery_key")
 			}
 			org, err := parseID("--organization", organization)
 			if err != nil {
 				return err
 			}
 			if scope == "" {
-				return usagef("--scope is missing: it stands beside the key, for example webhook.slack")
+				return usagef("--scope is missing, for example webhook.slack")
 			}
 			return withKeys(cmd, func(ctx context.Context, inspect *idempotency.Inspector) error {
 				entry, err := inspect.Show(ctx, org, scope, args[0])
@@ -64,7 +64,7 @@ func keysShowCommand() *cobra.Command {
 					return err
 				}
 				if entry == nil {
-					return fmt.Errorf("no such key in this organization and scope: it was never claimed, was released, or its retention is over")
+					return errors.New("no such key in this organization and scope: it was never claimed, was released, or its retention has passed")
 				}
 				if asJSON {
 					return printJSON(cmd, keyOut(*entry))
@@ -119,9 +119,10 @@ func keysStuckCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "stuck",
-		Short: "List the claims of all organizations whose worker is gone and whose command nobody sent again",
-		Long: `Lists the claims whose lease passed longer ago than --since and that nobody has reclaimed: their worker died, and
-nothing has sent their command again. It reads the whole table: run it by hand, not every minute.`,
+		Short: "List claims whose lease has passed and that no other worker has taken over",
+		Long: `Lists the claims of all organizations whose lease passed longer ago than --since and that no other worker has taken
+over: their worker died, and their command was not sent again. It reads the whole table: run it by hand, not every
+minute.`,
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if since < 0 {
@@ -165,15 +166,9 @@ func printKey(cmd *cobra.Command, e idempotency.Entry) error {
 		safe = "yes"
 	}
 	w := newTable(cmd.OutOrStdout())
-	w.row("organization", e.Organization)
-	w.row("scope", e.Scope)
-	w.row("key", e.Key)
-	w.row("status", e.Status)
-	w.row("claimed at", e.ClaimedAt.UTC().Format(time.RFC3339))
-	w.row("lease left", out.LeaseLeft)
-	w.row("retention left", out.RetainLeft)
-	w.row("fingerprint", e.Hash)
-	w.row("answers for", answersFor(e))
+	w.pairs("organization", e.Organization, "scope", e.Scope, "key", e.Key, "status", e.Status,
+		"claimed at", e.ClaimedAt.UTC().Format(time.RFC3339), "lease left", out.LeaseLeft, "retention left", out.RetainLeft,
+		"fingerprint", e.Hash, "answers for", answersFor(e))
 	if e.Response != nil {
 		w.row("response", string(e.Response))
 	}

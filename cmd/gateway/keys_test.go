@@ -56,7 +56,7 @@ type shownKey struct {
 	Why      string `json:"redrive_why"`
 }
 
-func TestAKeyIsLookedUp(t *testing.T) {
+func TestKeysShow(t *testing.T) {
 	t.Parallel()
 	c, org := toolKeys(t)
 	show := func(name string) (k shownKey) {
@@ -81,7 +81,7 @@ func TestAKeyIsLookedUp(t *testing.T) {
 	}
 }
 
-func TestKeysAreListedAndFoundStuck(t *testing.T) {
+func TestKeysListAndStuck(t *testing.T) {
 	t.Parallel()
 	c, org := toolKeys(t)
 	var list struct{ Keys []shownKey }

@@ -37,16 +37,16 @@ func dropsRedriveCommand() *cobra.Command {
 	var f redriveFlags
 	cmd := &cobra.Command{
 		Use:   "redrive (ID… | --reason R, --since S, …)",
-		Short: "Drive kept drops again, as if they had just been verified",
-		Long: `Takes the request that was kept with a drop and sends it the way of a request that has just been verified: it
-is read, resolved and stored as things stand now. It reaches only jobs of the source, or the job, whose secret
-verified it. What is in the inbox already ends as a duplicate; what is dropped again stays as it was kept.
+		Short: "Process kept drops again, as if they had just been verified",
+		Long: `Processes the request that was kept with a drop as if it had just been verified: it is read, resolved and
+stored as things stand now. It reaches only jobs of the source, or the job, whose secret verified it. A delivery that
+is in the inbox already ends as a duplicate; one that is dropped again leaves its drop as it is.
 
-A hash_mismatch is not driven again: its key belongs to another content. Nor is a drop whose request was not
-kept, or one that was driven again with success before. Who did it (--by) and why (--why) is written down and
-shown by drops show. Look first with --dry-run. Drops chosen by flags instead of ids need --yes to be driven.
+Not redriven are a hash_mismatch, whose key belongs to other content, a drop whose request was not kept, and one that
+was redriven with success before. The gateway records who did it (--by) and why (--why); drops show prints that. Run
+with --dry-run first. Drops that are selected by flags instead of ids are redriven only with --yes.
 
-The exit status is 1 when a delivery failed, or a drop named by its id could not be driven.`,
+The exit status is 1 when a delivery failed, or a drop named by its id could not be redriven.`,
 		Example: `  gateway drops redrive --reason unknown_job --since 2h --dry-run
   gateway drops redrive --reason unknown_job --since 2h --yes --why "team T1 was registered late"
   gateway drops redrive 019c3f2b-8c1e-7d0a-8c57-9a550c6f3a1d --why "grant was re-registered"`,
@@ -54,10 +54,10 @@ The exit status is 1 when a delivery failed, or a drop named by its id could not
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.dropFlags.add(cmd, 1000)
-	cmd.Flags().StringVar(&f.why, "why", "", "why they are driven again; needed unless --dry-run")
-	cmd.Flags().StringVar(&f.by, "by", "", "who drives them again (default: your user name on this machine)")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only tell what would become of each drop; nothing is stored or written down")
-	cmd.Flags().BoolVar(&f.yes, "yes", false, "drive what the flags choose, without ids; look with --dry-run first")
+	cmd.Flags().StringVar(&f.why, "why", "", "why they are redriven; required unless --dry-run")
+	cmd.Flags().StringVar(&f.by, "by", "", "who redrives them (default: your user name on this machine)")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only show how each drop would end; nothing is stored or recorded")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "redrive what the flags select; run with --dry-run first")
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -116,7 +116,7 @@ func incomplete(plan *redrive.Plan, named bool) error {
 	case failed > 0:
 		return fmt.Errorf("%d drops could not be stored in time; give the same command again", failed)
 	case named && counts["refused"] > 0:
-		return errors.New("not every drop that was named could be driven again")
+		return errors.New("not every drop that was named could be redriven")
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func directoryWithoutSecrets(ctx context.Context, pool *pgxpool.Pool) (*jobs.Dir
 	return directory, nil
 }
 
-// chosen reads which drops are meant: ids, or the filter that the flags make.
+// chosen reads which drops to redrive: ids, or nil and the filter of the flags.
 func (f *redriveFlags) chosen(cmd *cobra.Command, args []string) ([]uuid.UUID, drops.Filter, error) {
 	filter, err := f.filter(time.Now())
 	if err != nil {
@@ -160,13 +160,13 @@ func (f *redriveFlags) chosen(cmd *cobra.Command, args []string) ([]uuid.UUID, d
 	byFlags := slices.ContainsFunc([]string{"reason", "provider", "organization", "job", "since"}, cmd.Flags().Changed)
 	switch {
 	case len(args) > 0 && byFlags:
-		return nil, filter, usagef("ids and flags that choose drops exclude each other; give one of them")
+		return nil, filter, usagef("give ids or flags that select drops, not both")
 	case len(args) == 0 && !byFlags:
-		return nil, filter, usagef("which drops? give their ids, or choose them with --reason, --provider, --organization, --job or --since")
+		return nil, filter, usagef("no drops are selected: give ids, or --reason, --provider, --organization, --job or --since")
 	case byFlags && !f.dryRun && !f.yes:
-		return nil, filter, usagef("look with --dry-run what the flags choose, then repeat with --yes in its place")
+		return nil, filter, usagef("run with --dry-run first, then again with --yes")
 	case f.dryRun && f.yes:
-		return nil, filter, usagef("--dry-run and --yes exclude each other")
+		return nil, filter, usagef("give --dry-run or --yes, not both")
 	case filter.Reason == drops.HashMismatch:
 		return nil, filter, usagef("%s. See drops show for what differs", redrive.RefuseMismatch)
 	}
@@ -183,7 +183,7 @@ func (f *redriveFlags) chosen(cmd *cobra.Command, args []string) ([]uuid.UUID, d
 	return ids, filter, nil
 }
 
-// checkPerson reads who drives the drops again, and why.
+// checkPerson checks who redrives the drops, and why.
 func (f *redriveFlags) checkPerson() error {
 	if f.dryRun {
 		return nil
@@ -197,8 +197,8 @@ func (f *redriveFlags) checkPerson() error {
 		name, text, missing string
 		limit               int
 	}{
-		{"--by", f.by, "this machine does not say who you are", drops.MaxBy},
-		{"--why", f.why, "it is written down beside the drop, for whoever looks at it later", drops.MaxWhy},
+		{"--by", f.by, "your user name on this machine is unknown", drops.MaxBy},
+		{"--why", f.why, "it is recorded with the drop", drops.MaxWhy},
 	} {
 		switch {
 		case strings.TrimSpace(flag.text) == "":
@@ -206,7 +206,7 @@ func (f *redriveFlags) checkPerson() error {
 		case len(flag.text) > flag.limit:
 			return usagef("%s is longer than %d bytes", flag.name, flag.limit)
 		case !utf8.ValidString(flag.text) || strings.ContainsRune(flag.text, 0):
-			return usagef("%s is no text", flag.name)
+			return usagef("%s is not UTF-8 text", flag.name)
 		}
 	}
 	return nil

@@ -21,16 +21,16 @@ type redriveJSON struct {
 	By     *string        `json:"by"` // null for a dry run, as why
 	Why    *string        `json:"why"`
 	Drops  []redrivenJSON `json:"drops"`
-	Counts map[string]int `json:"counts"` // by outcome; "refused" for those that were not driven
-	More   bool           `json:"more"`   // the flags choose more than --limit
+	Counts map[string]int `json:"counts"` // by outcome; "refused" for those that were not redriven
+	More   bool           `json:"more"`   // the flags select more than --limit
 }
 
-// redrivenJSON is one drop of a redrive. What is not known is null.
+// redrivenJSON is one drop of a redrive. What is unknown is null.
 type redrivenJSON struct {
 	ID             uuid.UUID      `json:"id"`
 	Reason         *drops.Reason  `json:"reason"`
 	Provider       *string        `json:"provider"`
-	Outcome        *drops.Outcome `json:"outcome"` // null when it was not driven
+	Outcome        *drops.Outcome `json:"outcome"` // null: refused, or not reached
 	Detail         string         `json:"detail"`
 	JobID          *uuid.UUID     `json:"job_id"` // where it belongs now
 	OrganizationID *uuid.UUID     `json:"organization_id"`
@@ -79,7 +79,7 @@ func (f *redriveFlags) print(cmd *cobra.Command, plan *redrive.Plan) error {
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), summary(plan, f.dryRun))
 	if plan.More {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there are more than these; raise --limit (%d), or give the command again afterwards\n", f.limit)
+		fmt.Fprintf(cmd.ErrOrStderr(), "there are more than these; raise --limit (%d), or run the command again\n", f.limit)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func summary(plan *redrive.Plan, dryRun bool) string {
 	}
 	text := fmt.Sprintf("%d drops: %s", len(plan.Steps), strings.Join(parts, ", "))
 	if dryRun {
-		text = "nothing was changed; as things stand, of " + text
+		text = "nothing was changed; as things stand: " + text
 	}
 	return text
 }

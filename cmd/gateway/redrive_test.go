@@ -53,7 +53,7 @@ func (r *running) dropID(reason drops.Reason) string {
 	return id
 }
 
-func TestADropThatRacedItsRegistrationBecomesADelivery(t *testing.T) {
+func TestRedriveAccepts(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	nylasTown(r)
@@ -75,7 +75,7 @@ func TestADropThatRacedItsRegistrationBecomesADelivery(t *testing.T) {
 	// The vendor's own retry is a duplicate now, and so is nothing else: the drop is not driven twice.
 	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G9", "n1", 2)))
 	again := r.redrive(exitFailed, id, "--why", "once more")
-	if again.Drops[0].Outcome != nil || !strings.Contains(again.Drops[0].Detail, "driven again by sam") {
+	if again.Drops[0].Outcome != nil || !strings.Contains(again.Drops[0].Detail, "redriven by sam") {
 		t.Errorf("the second time: %+v, want it refused", again.Drops[0])
 	}
 	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
@@ -89,7 +89,7 @@ func TestADropThatRacedItsRegistrationBecomesADelivery(t *testing.T) {
 	}
 }
 
-func TestAFilterIsLookedAtFirstAndThenDriven(t *testing.T) {
+func TestRedriveByFilter(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	nylasTown(r)
@@ -132,7 +132,7 @@ func TestAFilterIsLookedAtFirstAndThenDriven(t *testing.T) {
 	}
 }
 
-func TestARedriveReachesOnlyJobsOfWhoseSecretVerifiedIt(t *testing.T) {
+func TestRedriveStaysInItsSource(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	nylasTown(r)
@@ -149,7 +149,7 @@ func TestARedriveReachesOnlyJobsOfWhoseSecretVerifiedIt(t *testing.T) {
 	r.wantCount(0, `SELECT count(*) FROM agent.webhook_deliveries`)
 }
 
-func TestWhatCannotBeDrivenAgainIsSaidSo(t *testing.T) {
+func TestRedriveRefuses(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	nylasTown(r)
@@ -160,7 +160,7 @@ func TestWhatCannotBeDrivenAgainIsSaidSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]string{
-		r.dropID(drops.HashMismatch): "its key belongs to another content",
+		r.dropID(drops.HashMismatch): "its key belongs to other content",
 		r.dropID(drops.UnknownJob):   "the request was not kept",
 		uuid.NewString():             "no such drop",
 	} {
@@ -177,7 +177,7 @@ func TestWhatCannotBeDrivenAgainIsSaidSo(t *testing.T) {
 	r.wantCount(0, `SELECT count(*) FROM agent.webhook_redrives`)
 }
 
-func TestOneDeliveryOfARequestIsDrivenAgainWithoutTheOthers(t *testing.T) {
+func TestRedriveOneOfABatch(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	r.addSource("nylas", "main", nylasSecret)
@@ -199,7 +199,7 @@ func TestOneDeliveryOfARequestIsDrivenAgainWithoutTheOthers(t *testing.T) {
 	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries WHERE body = $1`, []byte(delta("A2", "2")))
 }
 
-func TestARequestThatCanBeReadNowIsDrivenWhole(t *testing.T) {
+func TestRedriveMalformed(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t, func(c *configs.Config) { c.MaxInflatedBytes = 64 << 10 })
 	nylasTown(r)
@@ -246,7 +246,7 @@ func TestRedriveExitStatuses(t *testing.T) {
 	}
 }
 
-func TestARedriveIsToldInATable(t *testing.T) {
+func TestRedriveTable(t *testing.T) {
 	t.Parallel()
 	c, pool := dropsCLI(t)
 	row := sampleDrop()
@@ -255,13 +255,13 @@ func TestARedriveIsToldInATable(t *testing.T) {
 	keepDrops(t, pool, row)
 	status, stdout, stderr := c.drops("redrive", dropID, "--dry-run")
 	if status != exitOK || !strings.Contains(stdout, "the source was removed; its row stands for 2 more drops whose requests were not kept") ||
-		stderr != "nothing was changed; as things stand, of 1 drops: 1 unknown_job\n" {
+		stderr != "nothing was changed; as things stand: 1 drops: 1 unknown_job\n" {
 		t.Errorf("status %d\n%s%s", status, stdout, stderr)
 	}
 }
 
 // A process that is killed between the store and its record leaves a redrive without an ending.
-func TestARedriveThatWasCutShortIsRepeatedWithoutASecondRow(t *testing.T) {
+func TestRedriveAfterKill(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	nylasTown(r)

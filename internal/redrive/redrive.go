@@ -25,7 +25,7 @@ import (
 const Connections = 1 + inbox.SpareConnections + 3
 
 // RefuseMismatch is why no hash_mismatch is redriven.
-const RefuseMismatch = "a hash_mismatch is not driven again: its key belongs to another content"
+const RefuseMismatch = "a hash_mismatch is not redriven: its key belongs to other content"
 
 // Driver redrives drops through a gate and an inbox of its own, on the gateways' database.
 type Driver struct {
@@ -103,17 +103,13 @@ func (d *Driver) PlanIDs(ctx context.Context, ids []uuid.UUID) (*Plan, error) {
 // refused: the newest are planned, and the plan says whether there are more.
 func (d *Driver) PlanFilter(ctx context.Context, filter drops.Filter) (*Plan, error) {
 	plan, wanted := &Plan{}, filter.Limit
-	filter.Limit = drops.MaxList
+	filter.Limit = 1000 // settled drops take places of a page too
 	for {
-		page, err := d.drops.List(ctx, filter)
+		page, more, err := d.drops.List(ctx, filter)
 		if err != nil {
 			return nil, err
 		}
-		ids := make([]uuid.UUID, len(page))
-		for i := range page {
-			ids[i] = page[i].ID
-		}
-		redrives, err := d.drops.Redrives(ctx, ids)
+		redrives, err := d.drops.Redrives(ctx, drops.IDs(page))
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +124,7 @@ func (d *Driver) PlanFilter(ctx context.Context, filter drops.Filter) (*Plan, er
 			}
 			plan.Steps = append(plan.Steps, &Step{Drop: kept, Refusal: refusal})
 		}
-		if plan.More || len(page) < filter.Limit {
+		if plan.More || !more {
 			slices.Reverse(plan.Steps)
 			return plan, nil
 		}
@@ -140,7 +136,7 @@ func (d *Driver) PlanFilter(ctx context.Context, filter drops.Filter) (*Plan, er
 func (d *Driver) refusal(kept drops.Kept, redrives []drops.Redrive) string {
 	for _, before := range redrives {
 		if before.Outcome.Settled() {
-			return fmt.Sprintf("driven again by %s at %s: %s", before.By, before.At.UTC().Format(time.RFC3339), before.Outcome)
+			return fmt.Sprintf("redriven by %s at %s: %s", before.By, before.At.UTC().Format(time.RFC3339), before.Outcome)
 		}
 	}
 	if kept.Reason == drops.HashMismatch {

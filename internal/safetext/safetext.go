@@ -20,6 +20,23 @@ func Rune(r rune) bool {
 	return unicode.IsGraphic(r) || r == '\u200c' || r == '\u200d'
 }
 
+// Text reports whether bytes are lines of safe text: UTF-8 of such characters, tabs, and newlines, also after a carriage
+// return.
+func Text(body []byte) bool {
+	for len(body) > 0 {
+		r, size := utf8.DecodeRune(body)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			return false
+		case r == '\r' && len(body) > 1 && body[1] == '\n', r == '\n', r == '\t', Rune(r):
+			body = body[size:]
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // Line returns the text for use within one line: every unsafe character, newline and tab too, is written as \uXXXX.
 func Line(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool { return !Rune(r) || r == utf8.RuneError }) < 0 {

@@ -114,3 +114,22 @@ func TestPlainChecksEveryByte(t *testing.T) {
 		}
 	}
 }
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	for _, text := range append(drawn, "a\r\n\tb\n") {
+		if !Text([]byte(text)) {
+			t.Errorf("%q is called unsafe", text)
+		}
+	}
+	for text := range unsafe {
+		if Text([]byte("a" + text + "b")) {
+			t.Errorf("%+q is called safe", text)
+		}
+	}
+	for _, text := range []string{"\r", "a\r\r\n", "a\xff", "\xc3"} {
+		if Text([]byte(text)) {
+			t.Errorf("%+q is called safe", text)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/drops"
@@ -62,18 +60,22 @@ func dropsListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withDrops(cmd, func(ctx context.Context, pool *pgxpool.Pool) error {
-				store := drops.NewStore(pool)
-				list, more, err := store.List(ctx, filter)
-				if err != nil {
-					return err
-				}
-				redrives, err := store.Redrives(ctx, drops.IDs(list))
-				if err != nil {
-					return err
-				}
-				return printDrops(cmd, list, redrives, more, asJSON)
-			})
+			ctx := cmd.Context()
+			pool, _, err := openDatabase(ctx, cmd)
+			if err != nil {
+				return err
+			}
+			defer pg.Close(pool)
+			store := drops.NewStore(pool)
+			list, more, err := store.List(ctx, filter)
+			if err != nil {
+				return err
+			}
+			redrives, err := store.Redrives(ctx, drops.IDs(list))
+			if err != nil {
+				return err
+			}
+			return printDrops(cmd, list, redrives, more, asJSON)
 		},
 	}
 	f.add(cmd, 50)
@@ -103,21 +105,19 @@ the key was claimed for. It also shows each time the drop was redriven.`,
 			if err != nil {
 				return err
 			}
-			return withDrops(cmd, func(ctx context.Context, pool *pgxpool.Pool) error {
-				d, err := findShown(ctx, pool, id)
-				switch {
-				case err != nil:
-					return err
-				case asJSON:
-					return printJSON(cmd, dropShownOut(d))
-				case !rawBody:
-					return printDrop(cmd.OutOrStdout(), d)
-				case d.Body == nil:
-					return fmt.Errorf("show body: %w", drops.ErrNotKept)
-				}
-				_, err = forBytes(cmd.OutOrStdout()).Write(d.Body)
+			d, err := findShown(cmd, id)
+			switch {
+			case err != nil:
 				return err
-			})
+			case asJSON:
+				return printJSON(cmd, dropShownOut(d))
+			case !rawBody:
+				return printDrop(cmd.OutOrStdout(), d)
+			case d.Body == nil:
+				return fmt.Errorf("show body: %w", drops.ErrNotKept)
+			}
+			_, err = forBytes(cmd.OutOrStdout()).Write(d.Body)
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&rawBody, "body", false, "write only the body to stdout, as it was received; on a terminal control characters are escaped")
@@ -126,34 +126,26 @@ the key was claimed for. It also shows each time the drop was redriven.`,
 }
 
 // findShown looks up a drop and what is known about it.
-func findShown(ctx context.Context, pool *pgxpool.Pool, id uuid.UUID) (shown, error) {
+func findShown(cmd *cobra.Command, id uuid.UUID) (d shown, err error) {
+	ctx := cmd.Context()
+	pool, _, err := openDatabase(ctx, cmd)
+	if err != nil {
+		return d, err
+	}
+	defer pg.Close(pool)
 	store := drops.NewStore(pool)
-	kept, err := store.Find(ctx, id)
-	if errors.Is(err, drops.ErrNotFound) {
+	if d.Kept, err = store.Find(ctx, id); errors.Is(err, drops.ErrNotFound) {
 		err = fmt.Errorf("%w: %s; its retention may have passed (gateway drops list shows what is kept)", err, id)
 	}
 	if err != nil {
-		return shown{}, err
+		return d, err
 	}
 	redrives, err := store.Redrives(ctx, []uuid.UUID{id})
-	if err != nil {
-		return shown{}, err
+	if err == nil && d.Reason == drops.HashMismatch {
+		d.clash, err = clash.Find(ctx, pool, vendorsByName()[d.Provider], d.Kept)
 	}
-	d := shown{Kept: kept, redrives: redrives[id]}
-	if kept.Reason == drops.HashMismatch {
-		d.clash, err = clash.Find(ctx, pool, vendorsByName()[kept.Provider], kept)
-	}
+	d.redrives = redrives[id]
 	return d, err
-}
-
-// withDrops opens the database for a command.
-func withDrops(cmd *cobra.Command, do func(context.Context, *pgxpool.Pool) error) error {
-	pool, _, err := openDatabase(cmd.Context(), cmd)
-	if err != nil {
-		return err
-	}
-	defer pg.Close(pool)
-	return do(cmd.Context(), pool)
 }
 
 // filter reads the flags.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/pg"
 )
 
 func keysCommand() *cobra.Command {
@@ -56,21 +56,23 @@ func keysShowCommand() *cobra.Command {
 				return err
 			}
 			if scope == "" {
-				return usagef("--scope is missing, for example webhook.slack")
+				return usagef("--scope is missing: the operation, for example webhook.slack")
 			}
-			return withKeys(cmd, func(ctx context.Context, inspect *idempotency.Inspector) error {
-				entry, err := inspect.Show(ctx, org, scope, args[0])
-				if err != nil {
-					return err
-				}
-				if entry == nil {
-					return errors.New("no such key in this organization and scope: it was never claimed, was released, or its retention has passed")
-				}
-				if asJSON {
-					return printJSON(cmd, keyOut(*entry))
-				}
-				return printKey(cmd, *entry)
-			})
+			pool, _, err := openDatabase(cmd.Context(), cmd)
+			if err != nil {
+				return err
+			}
+			defer pg.Close(pool)
+			entry, err := idempotency.NewInspector(pool).Show(cmd.Context(), org, scope, args[0])
+			switch {
+			case err != nil:
+				return err
+			case entry == nil:
+				return errors.New("no such key in this organization and scope: it was never claimed, was released, or its retention has passed")
+			case asJSON:
+				return printJSON(cmd, keyOut(*entry))
+			}
+			return printKey(cmd, *entry)
 		},
 	}
 	cmd.Flags().StringVar(&organization, "organization", "", "whose key it is (UUID)")
@@ -93,15 +95,8 @@ func keysListCommand() *cobra.Command {
 			if page.Organization, err = parseID("--organization", organization); err != nil {
 				return err
 			}
-			if err := checkKeyLimit(page.Limit); err != nil {
-				return err
-			}
-			return withKeys(cmd, func(ctx context.Context, inspect *idempotency.Inspector) error {
-				entries, err := inspect.List(ctx, page)
-				if err != nil {
-					return err
-				}
-				return printKeys(cmd, entries, asJSON)
+			return listKeys(cmd, page.Limit, asJSON, func(ctx context.Context, inspect *idempotency.Inspector) ([]idempotency.Entry, error) {
+				return inspect.List(ctx, page)
 			})
 		},
 	}
@@ -128,15 +123,8 @@ minute.`,
 			if since < 0 {
 				return usagef("--since %s is negative", since)
 			}
-			if err := checkKeyLimit(limit); err != nil {
-				return err
-			}
-			return withKeys(cmd, func(ctx context.Context, inspect *idempotency.Inspector) error {
-				entries, err := inspect.Stuck(ctx, since, limit)
-				if err != nil {
-					return err
-				}
-				return printKeys(cmd, entries, asJSON)
+			return listKeys(cmd, limit, asJSON, func(ctx context.Context, inspect *idempotency.Inspector) ([]idempotency.Entry, error) {
+				return inspect.Stuck(ctx, since, limit)
 			})
 		},
 	}
@@ -146,22 +134,8 @@ minute.`,
 	return cmd
 }
 
-func checkKeyLimit(limit int) error {
-	if limit < 1 || limit > idempotency.MaxEntries {
-		return usagef("--limit %d is not between 1 and %d", limit, idempotency.MaxEntries)
-	}
-	return nil
-}
-
-func withKeys(cmd *cobra.Command, do func(context.Context, *idempotency.Inspector) error) error {
-	return withDrops(cmd, func(ctx context.Context, pool *pgxpool.Pool) error {
-		return do(ctx, idempotency.NewInspector(pool))
-	})
-}
-
 func printKey(cmd *cobra.Command, e idempotency.Entry) error {
-	out := keyOut(e)
-	safe := "no"
+	out, safe := keyOut(e), "no"
 	if out.RedriveSafe {
 		safe = "yes"
 	}
@@ -176,7 +150,20 @@ func printKey(cmd *cobra.Command, e idempotency.Entry) error {
 	return w.flush()
 }
 
-func printKeys(cmd *cobra.Command, entries []idempotency.Entry, asJSON bool) error {
+// listKeys prints the keys that a function reads.
+func listKeys(cmd *cobra.Command, limit int, asJSON bool, read func(context.Context, *idempotency.Inspector) ([]idempotency.Entry, error)) error {
+	if limit < 1 || limit > idempotency.MaxEntries {
+		return usagef("--limit %d is not between 1 and %d", limit, idempotency.MaxEntries)
+	}
+	pool, _, err := openDatabase(cmd.Context(), cmd)
+	if err != nil {
+		return err
+	}
+	defer pg.Close(pool)
+	entries, err := read(cmd.Context(), idempotency.NewInspector(pool))
+	if err != nil {
+		return err
+	}
 	if asJSON {
 		list := make([]keyJSON, len(entries))
 		for i, e := range entries {

@@ -38,15 +38,11 @@ type redrivenJSON struct {
 }
 
 func redrivenOut(s *redrive.Step) redrivenJSON {
-	out := redrivenJSON{
+	return redrivenJSON{
 		ID: s.Drop.ID, Reason: orNull(s.Drop.Reason), Provider: orNull(s.Drop.Provider),
 		Outcome: orNull(s.Outcome), Detail: s.Detail,
 		JobID: orNull(s.Job), OrganizationID: orNull(s.Organization), DeliveryID: orNull(s.Delivery),
 	}
-	if s.Refusal != "" {
-		out.Detail = s.Refusal
-	}
-	return out
 }
 
 func (f *redriveFlags) print(cmd *cobra.Command, plan *redrive.Plan) error {
@@ -64,14 +60,14 @@ func (f *redriveFlags) print(cmd *cobra.Command, plan *redrive.Plan) error {
 		w := newTable(cmd.OutOrStdout())
 		w.row("RECEIVED", "PROVIDER", "REASON", "DROP", "OUTCOME", "DETAIL")
 		for _, s := range plan.Steps {
-			received, outcome, detail := "", string(s.Outcome), s.Detail
+			received, outcome := "-", orDash(string(s.Outcome))
 			if !s.Drop.ReceivedAt.IsZero() {
 				received = s.Drop.ReceivedAt.UTC().Format(time.RFC3339)
 			}
-			if s.Refusal != "" {
-				outcome, detail = "refused", s.Refusal
+			if s.Refused {
+				outcome = "refused"
 			}
-			w.row(orDash(received), orDash(s.Drop.Provider), orDash(string(s.Drop.Reason)), s.Drop.ID, orDash(outcome), detail)
+			w.row(received, orDash(s.Drop.Provider), orDash(string(s.Drop.Reason)), s.Drop.ID, outcome, s.Detail)
 		}
 		if err := w.flush(); err != nil {
 			return err

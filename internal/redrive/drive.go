@@ -126,7 +126,7 @@ func (d *Driver) read(ctx context.Context, some []*request) error {
 		}
 		if whole.Body == nil {
 			for _, s := range r.steps {
-				s.Refusal = drops.ErrNotKept.Error()
+				s.refuse(drops.ErrNotKept.Error())
 			}
 			continue
 		}

@@ -26,15 +26,13 @@ type Plan struct {
 
 // Step is one drop of a plan.
 type Step struct {
-	Drop    drops.Kept // without its request; of a drop that does not exist, the id alone
-	Refusal string     // why it is not redriven; empty: it is
-
+	Drop    drops.Kept    // without its request; of a drop that does not exist, the id alone
+	Refused bool          // it is not redriven
+	Outcome drops.Outcome // empty: refused, or not reached
+	Detail  string        // of the outcome, or why it is refused
 	// Where it belongs now. Zero when that is unknown, and for a drop that is several deliveries.
 	Job, Organization uuid.UUID
-
-	Outcome  drops.Outcome // empty: refused, or not reached
-	Detail   string
-	Delivery uuid.UUID // its row of the inbox; zero: none, or several
+	Delivery          uuid.UUID // its row of the inbox; zero: none, or several
 
 	parts []part
 }
@@ -60,7 +58,7 @@ func (p *Plan) Counts() map[string]int {
 	counts := make(map[string]int)
 	for _, s := range p.Steps {
 		switch {
-		case s.Refusal != "":
+		case s.Refused:
 			counts["refused"]++
 		case s.Outcome != "":
 			counts[string(s.Outcome)]++
@@ -76,7 +74,7 @@ func (p *Plan) requests() iter.Seq[[]*request] {
 		var all []*request
 		byID := make(map[uuid.UUID]*request)
 		for _, s := range p.Steps {
-			if s.Refusal != "" {
+			if s.Refused {
 				continue
 			}
 			r := byID[s.Drop.RequestID]
@@ -106,13 +104,15 @@ func stepsOf(some []*request) []*Step {
 	var steps []*Step
 	for _, r := range some {
 		for _, s := range r.steps {
-			if s.Refusal == "" {
+			if !s.Refused {
 				steps = append(steps, s)
 			}
 		}
 	}
 	return steps
 }
+
+func (s *Step) refuse(why string) { s.Refused, s.Detail = true, why }
 
 // take picks what the drop is among the deliveries of its request as they are read now.
 func (s *Step) take(items []providers.Item) {
@@ -126,7 +126,7 @@ func (s *Step) take(items []providers.Item) {
 	}
 	switch len(s.parts) {
 	case 0:
-		s.Refusal = fmt.Sprintf("its request is now read as %d deliveries, and this was number %d", len(items), s.Drop.Position+1)
+		s.refuse(fmt.Sprintf("its request is now read as %d deliveries, and this was number %d", len(items), s.Drop.Position+1))
 	case 1:
 		s.Job, s.Organization = s.parts[0].item.Job, s.parts[0].item.Organization
 	}

@@ -87,14 +87,15 @@ func (d *Driver) PlanIDs(ctx context.Context, ids []uuid.UUID) (*Plan, error) {
 	for _, id := range ids {
 		kept, err := d.drops.Find(ctx, id)
 		if errors.Is(err, drops.ErrNotFound) {
-			plan.Steps = append(plan.Steps, &Step{Drop: drops.Kept{ID: id}, Refusal: "there is no such drop; its retention may have passed"})
+			plan.Steps = append(plan.Steps, &Step{Drop: drops.Kept{ID: id}, Refused: true, Detail: "there is no such drop; its retention may have passed"})
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
 		kept.Headers, kept.Body = "", nil // read again when it is its turn
-		plan.Steps = append(plan.Steps, &Step{Drop: kept, Refusal: d.refusal(kept, redrives[id])})
+		why := d.refusal(kept, redrives[id])
+		plan.Steps = append(plan.Steps, &Step{Drop: kept, Refused: why != "", Detail: why})
 	}
 	return plan, nil
 }
@@ -114,15 +115,15 @@ func (d *Driver) PlanFilter(ctx context.Context, filter drops.Filter) (*Plan, er
 			return nil, err
 		}
 		for _, kept := range page {
-			refusal := d.refusal(kept, redrives[kept.ID])
-			if refusal == "" && wanted == 0 {
+			why := d.refusal(kept, redrives[kept.ID])
+			if why == "" && wanted == 0 {
 				plan.More = true
 				break
 			}
-			if refusal == "" {
+			if why == "" {
 				wanted--
 			}
-			plan.Steps = append(plan.Steps, &Step{Drop: kept, Refusal: refusal})
+			plan.Steps = append(plan.Steps, &Step{Drop: kept, Refused: why != "", Detail: why})
 		}
 		if plan.More || !more {
 			slices.Reverse(plan.Steps)

@@ -178,7 +178,7 @@ func TestPlanIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	none, one := plan.Steps[0], plan.Steps[1]
-	if none.Drop.ID != missing || !strings.Contains(none.Refusal, "no such drop") || none.Outcome != "" {
+	if none.Drop.ID != missing || !none.Refused || !strings.Contains(none.Detail, "no such drop") || none.Outcome != "" {
 		t.Errorf("a missing drop: %+v, want it refused", none)
 	}
 	if one.Drop.ID != kept || one.Outcome != drops.Accepted || one.Job == uuid.Nil || one.Drop.Body != nil {

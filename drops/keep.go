@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Kept is a row of agent.webhook_drops. A zero id, and an empty text where none is known, is stored as NULL.
-// Text must be fit for a text column: valid UTF-8 without NUL. What is too long is cut.
+// Kept is a row of agent.webhook_drops. A zero id is stored as NULL, and so is an empty text in the columns that allow it.
+// Text must be valid UTF-8 without NUL. Text that is too long is cut.
 type Kept struct {
 	ID             uuid.UUID // the delivery's drop id, the same on every repeat
 	Reason         Reason    // never Duplicate
@@ -20,7 +20,7 @@ type Kept struct {
 	JobID          uuid.UUID
 	VerifiedBy     string // whose secret: source or job
 	VerifierID     uuid.UUID
-	PathJob        uuid.UUID // what the URL named; neither: an id that cannot be read
+	PathJob        uuid.UUID // of the URL; neither: its id cannot be read
 	PathSource     string
 	RequestID      uuid.UUID
 	RequestSeed    []byte // what the ids were minted from
@@ -28,8 +28,8 @@ type Kept struct {
 	DeliveryKey    string
 	EventType      string
 	RequestHash    string
-	// The request, as it came: Headers is JSON, the others are the wire's. Headers is empty when the
-	// request is not kept with the row, and then the others do not count.
+	// The request as it was received; Headers is JSON. When Headers is empty, the request is not kept with this row and
+	// the other three are ignored.
 	Headers         string
 	ContentType     string
 	ContentEncoding string
@@ -39,7 +39,7 @@ type Kept struct {
 	StoredAt        time.Time // the database's clock; Queue does not read it
 }
 
-// How much of each text is stored, in bytes. What we build ourselves is far shorter.
+// The bounds of texts, in bytes. Our own are far shorter.
 const (
 	maxDetail      = 500
 	maxName        = 200
@@ -47,10 +47,9 @@ const (
 	maxContentType = 1000
 )
 
-// One statement for any number of rows, so that it is prepared once. The rows of a statement are equally
-// old, by statement_timestamp(): the one that carries a request's body is never swept long before those
-// that refer to it. They are inserted in the order of their ids, so that two writers of the same rows wait
-// for each other instead of dead-locking.
+// One statement serves any number of rows, so that it is prepared once. Its rows share one stored_at: the row that holds a
+// request's body is never swept long before the rows that refer to it. Rows are inserted in the order of their ids: two
+// writers of the same rows wait for each other, and without the order they would deadlock.
 const insertSQL = `
 INSERT INTO agent.webhook_drops
        (id, reason, detail, provider, organization_id, job_id, verified_by, verifier_id, path_job, path_source,
@@ -70,10 +69,9 @@ SELECT id, reason, detail, provider, nullif(organization_id, $23), nullif(job_id
  ORDER BY id
     ON CONFLICT (id) DO NOTHING`
 
-// Queue adds one statement to the batch that inserts the rows; none for no rows. A row that is already
-// there is left as it is, so a transaction may be repeated when it is unknown whether it committed.
-// A request whose deliveries are dropped together is sent and stored once, with the first of its rows, by
-// position, that keeps it; Store.Find gives it to the others. The rows themselves are not changed.
+// Queue adds to the batch one statement that inserts the rows; none for no rows. It leaves a row that exists as it is, so
+// a transaction may be repeated when it is unknown whether it committed. When several rows keep the same request, only
+// the first of them by position stores the body; Store.Find gives it to the others. The slice is not changed.
 func Queue(b *pgx.Batch, rows []Kept) {
 	if len(rows) == 0 {
 		return
@@ -81,7 +79,7 @@ func Queue(b *pgx.Batch, rows []Kept) {
 	b.Queue(insertSQL, columnsOf(rows)...)
 }
 
-// columnsOf turns the rows into the statement's arguments.
+// columnsOf returns the statement's arguments.
 func columnsOf(rows []Kept) []any {
 	n := len(rows)
 	var (
@@ -117,7 +115,7 @@ func columnsOf(rows []Kept) []any {
 	}
 }
 
-// bodiesOf leaves each request's body with one row: the first, by position, that keeps the request.
+// bodiesOf returns a body for one row of each request: the first, by position, that keeps the request.
 func bodiesOf(rows []Kept) [][]byte {
 	first := make(map[uuid.UUID]int, len(rows))
 	for i := range rows {
@@ -132,7 +130,7 @@ func bodiesOf(rows []Kept) [][]byte {
 	for _, i := range first {
 		bodies[i] = rows[i].Body
 		if bodies[i] == nil {
-			bodies[i] = []byte{} // the request's body was empty; NULL would say that it was not kept
+			bodies[i] = []byte{} // an empty body; NULL means that it was not kept
 		}
 	}
 	return bodies

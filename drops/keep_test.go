@@ -68,7 +68,7 @@ func carriers(t *testing.T, pool *pgxpool.Pool, requestID uuid.UUID) []int {
 	return positions
 }
 
-func TestADropIsFoundAsItWasKept(t *testing.T) {
+func TestFind(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	bare := Kept{
@@ -101,7 +101,7 @@ func TestADropIsFoundAsItWasKept(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnownIsNull(t *testing.T) {
+func TestUnknownIsNull(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	keep(t, pool, Kept{
@@ -116,7 +116,7 @@ func TestWhatIsNotKnownIsNull(t *testing.T) {
 	}
 }
 
-func TestARepeatChangesNothing(t *testing.T) {
+func TestQueueTwice(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	rows := request(3)
@@ -135,7 +135,7 @@ func TestARepeatChangesNothing(t *testing.T) {
 	}
 }
 
-func TestNoRowsAreNoStatement(t *testing.T) {
+func TestQueueNothing(t *testing.T) {
 	t.Parallel()
 	batch := &pgx.Batch{}
 	Queue(batch, nil)
@@ -144,7 +144,7 @@ func TestNoRowsAreNoStatement(t *testing.T) {
 	}
 }
 
-func TestTheStatementIsTheSameForAnyNumberOfRows(t *testing.T) {
+func TestQueueIsOneStatement(t *testing.T) {
 	t.Parallel()
 	batch := &pgx.Batch{}
 	Queue(batch, request(1))
@@ -154,7 +154,7 @@ func TestTheStatementIsTheSameForAnyNumberOfRows(t *testing.T) {
 	}
 }
 
-func TestARequestIsStoredOnceWithItsFirstRow(t *testing.T) {
+func TestRequestIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	rows, other := request(4), request(2)
@@ -185,7 +185,7 @@ func TestARequestIsStoredOnceWithItsFirstRow(t *testing.T) {
 	}
 }
 
-func TestQueueLeavesTheCallersRowsAlone(t *testing.T) {
+func TestQueueKeepsItsInput(t *testing.T) {
 	t.Parallel()
 	rows := request(3)
 	Queue(&pgx.Batch{}, rows)
@@ -196,7 +196,7 @@ func TestQueueLeavesTheCallersRowsAlone(t *testing.T) {
 	}
 }
 
-func TestTextsAreCutBetweenCharacters(t *testing.T) {
+func TestCut(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	row := aDrop()
@@ -228,7 +228,7 @@ func TestTextsAreCutBetweenCharacters(t *testing.T) {
 }
 
 // Two gateways may write the same rows at once: a repeat, while the first transaction still runs.
-func TestWritersOfTheSameRowsDoNotDeadlock(t *testing.T) {
+func TestQueueDoesNotDeadlock(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	rows := request(200)

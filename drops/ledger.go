@@ -8,13 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Ledger counts every verified delivery from its arrival to its one ending. It is the only place that
-// does, so that at any scrape, for each provider,
+// Ledger counts every verified delivery from its arrival to its one ending. Nothing else counts them, so that at any
+// scrape, for each provider,
 //
 //	received + recovered = accepted + dropped + failed + waiting
 //
-// A method's whole change is seen by a scrape or none of it is. The methods are safe for concurrent use
-// and cost one short lock.
+// A scrape sees all of a method's change or nothing of it. The methods are safe for concurrent use and take one short
+// lock.
 type Ledger struct {
 	accounts map[string]*account // its keys never change
 	reasons  []string            // label values, in the order of Reasons
@@ -25,8 +25,8 @@ type Ledger struct {
 
 var _ prometheus.Collector = (*Ledger)(nil)
 
-// account is what the ledger knows of one provider. waiting is moved on its own and not derived from the
-// others: derived, it would hide every delivery that is counted twice or lost.
+// account holds the counts of one provider. waiting is counted and not computed from the others: computed, it would hide
+// a delivery that is counted twice or lost.
 type account struct {
 	provider                              string
 	received, recovered, accepted, failed uint64
@@ -35,8 +35,8 @@ type account struct {
 	last                                  time.Time
 }
 
-// NewLedger returns a ledger for the providers named, every series at zero. It counts nothing for any
-// other provider: a name that it was not given is a mistake in the wiring, and panics.
+// NewLedger returns a ledger for these providers, with every series at zero. Its methods panic for any other provider:
+// that is a mistake in the wiring.
 func NewLedger(providers []string) *Ledger {
 	l := &Ledger{accounts: make(map[string]*account, len(providers)), descs: newDescs()}
 	for _, p := range providers {
@@ -48,7 +48,7 @@ func NewLedger(providers []string) *Ledger {
 	return l
 }
 
-// Receive counts n verified deliveries that the vendor has just sent. They wait from now on, until End.
+// Receive counts n verified deliveries that the vendor has just sent. They wait until End.
 func (l *Ledger) Receive(provider string, n int) {
 	now := time.Now()
 	l.mu.Lock()
@@ -59,8 +59,7 @@ func (l *Ledger) Receive(provider string, n int) {
 	a.last = now
 }
 
-// Recover counts n deliveries that are taken up again without the vendor: found on disk at start, or
-// driven again from a kept drop. They wait from now on, until End.
+// Recover counts n deliveries that are redriven. They wait until End.
 func (l *Ledger) Recover(provider string, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,8 +68,8 @@ func (l *Ledger) Recover(provider string, n int) {
 	a.waiting += int64(n)
 }
 
-// End counts the endings of deliveries that waited, all at once. A delivery ends once, when its ending is
-// known, whatever the vendor was answered meanwhile.
+// End counts endings of deliveries that waited. A delivery ends once, when its ending is known, even if the vendor got its
+// answer before that.
 func (l *Ledger) End(provider string, t Tally) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,14 +93,14 @@ func (l *Ledger) account(provider string) *account {
 // reasonCount is how many reasons there are.
 const reasonCount = 5
 
-// Tally is what became of some deliveries. The zero value is of none.
+// Tally counts endings of deliveries. The zero value counts none.
 type Tally struct {
 	Accepted int // kept
 	Failed   int // not kept; the vendor is asked to send them again
 	dropped  [reasonCount]int
 }
 
-// Drop adds a delivery that was dropped for the reason. It panics for a reason that is not of Reasons.
+// Drop adds a delivery that was dropped for the reason. It panics for a reason that Reasons does not list.
 func (t *Tally) Drop(reason Reason) {
 	i := slices.Index(Reasons(), reason)
 	if i < 0 {
@@ -110,7 +109,7 @@ func (t *Tally) Drop(reason Reason) {
 	t.dropped[i]++
 }
 
-// Ended returns how many deliveries the tally is of.
+// Ended returns the sum of all endings.
 func (t *Tally) Ended() int {
 	n := t.Accepted + t.Failed
 	for _, dropped := range t.dropped {

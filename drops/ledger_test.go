@@ -55,7 +55,7 @@ func balance(series map[string]float64, provider string) float64 {
 	return in - out
 }
 
-func TestEverySeriesIsBornAtZero(t *testing.T) {
+func TestLedgerStartsAtZero(t *testing.T) {
 	t.Parallel()
 	_, reg := setup(t, "nylas", "slack")
 	want := map[string]float64{}
@@ -75,7 +75,7 @@ func TestEverySeriesIsBornAtZero(t *testing.T) {
 	}
 }
 
-func TestMetricsAreLintClean(t *testing.T) {
+func TestMetricsLint(t *testing.T) {
 	t.Parallel()
 	_, reg := setup(t, "slack")
 	problems, err := testutil.GatherAndLint(reg)
@@ -84,7 +84,7 @@ func TestMetricsAreLintClean(t *testing.T) {
 	}
 }
 
-func TestEachEndingIsCountedOnceUnderItsProvider(t *testing.T) {
+func TestLedgerEndings(t *testing.T) {
 	t.Parallel()
 	l, reg := setup(t, "nylas", "slack")
 	l.Receive("slack", 9)
@@ -125,7 +125,7 @@ func TestEachEndingIsCountedOnceUnderItsProvider(t *testing.T) {
 	}
 }
 
-func TestLastDeliveryIsWhenTheVendorLastSentOne(t *testing.T) {
+func TestLedgerLastDelivery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, reg := setup(t, "nylas", "slack")
@@ -148,7 +148,7 @@ func TestLastDeliveryIsWhenTheVendorLastSentOne(t *testing.T) {
 
 // The promise of the metrics. Writers move deliveries of both providers through every ending, in parts, for
 // as long as it takes to scrape in between many times; no scrape may see books that do not balance.
-func TestTheBooksBalanceAtEveryScrapeUnderLoad(t *testing.T) {
+func TestLedgerBalancesUnderLoad(t *testing.T) {
 	t.Parallel()
 	providers := []string{"nylas", "slack"}
 	l, reg := setup(t, providers...)
@@ -218,7 +218,7 @@ func work(l *Ledger, provider string, random *rand.Rand) {
 	l.End(provider, tally)
 }
 
-func TestADeliveryEndedTwiceIsSeen(t *testing.T) {
+func TestLedgerShowsDoubleEnd(t *testing.T) {
 	t.Parallel()
 	l, reg := setup(t, "slack")
 	l.Receive("slack", 1)
@@ -229,7 +229,7 @@ func TestADeliveryEndedTwiceIsSeen(t *testing.T) {
 	}
 }
 
-func TestAMistakeInTheWiringPanics(t *testing.T) {
+func TestLedgerPanicsOnUnknown(t *testing.T) {
 	t.Parallel()
 	l, _ := setup(t, "slack")
 	for name, do := range map[string]func(){
@@ -249,7 +249,7 @@ func TestAMistakeInTheWiringPanics(t *testing.T) {
 	}
 }
 
-func TestCountingAllocatesNothing(t *testing.T) {
+func TestLedgerAllocatesNothing(t *testing.T) {
 	// Not parallel: AllocsPerRun counts the process's allocations.
 	l, _ := setup(t, "slack")
 	if n := testing.AllocsPerRun(1000, func() {

@@ -8,34 +8,34 @@ import (
 	"github.com/google/uuid"
 )
 
-// What is kept of one origin's drops in a minute. A vendor that sends nothing but drops, all day, fills no
-// disk; and an operator needs a few to see why.
+// The bounds on what is kept for one origin in a minute. Without them a vendor that sends only drops, all day, would fill
+// the disk; an operator needs a few to see the reason.
 const (
 	bodiesAMinute = 100  // requests, with their headers and body
 	rowsAMinute   = 1000 // rows in all
 )
 
-// maxOrigins bounds the limiter's memory: about 1 MB, and 16 bytes for each request that is kept in a minute.
-// Origins are real: whoever is one holds a secret.
+// maxOrigins bounds the limiter's memory: about 1 MB, and 16 bytes for each request that is kept in a minute. Strangers
+// cannot add origins: each has a secret.
 const maxOrigins = 10_000
 
-// Origin is what drops are bounded by: the source or the job whose secret verified them, and the reason.
+// Origin is the unit of the bounds: the source or the job whose secret verified the drops, and the reason.
 type Origin struct {
 	Verifier uuid.UUID
 	Reason   Reason
 }
 
-// Keep says what to keep of one drop.
+// Keep is what to keep of one drop.
 type Keep struct {
 	Row  bool // it has a row of its own
 	Body bool // and the row keeps the request
-	// Count is how many drops the row stands for: itself, and those before it that had none. 0 without a row.
+	// Count is how many drops the row stands for: its own, and those before it without a row. 0 without a row.
 	Count int
 }
 
-// Limiter bounds what is kept of drops, in this process. Each minute the first 100 requests of an origin
-// are kept, each with one row at least; drops up to 1,000 have a row of their own, and the others are added to
-// the count of the origin's next row. It is safe for concurrent use.
+// Limiter bounds what this process keeps of drops. For each origin and minute it keeps the first 100 requests, each with
+// at least one row, and up to 1,000 rows; other drops are added to the count of the origin's next row. It is safe for
+// concurrent use.
 type Limiter struct {
 	mu     sync.Mutex
 	minute map[Origin]*minute
@@ -45,8 +45,8 @@ type Limiter struct {
 type minute struct {
 	start    time.Time
 	rows     int
-	requests []uuid.UUID // those kept: all rows of one share its body
-	owed     int         // drops that no row stands for yet
+	requests []uuid.UUID // that are kept: all rows of one share its body
+	owed     int         // drops that no row counts yet
 }
 
 // NewLimiter returns a limiter that has seen no drop.
@@ -54,8 +54,8 @@ func NewLimiter() *Limiter {
 	return &Limiter{minute: make(map[Origin]*minute)}
 }
 
-// Admit says what to keep of one more drop of the request. An instant before one that it was given already
-// belongs to the minute that runs.
+// Admit returns what to keep of one more drop of the request. A time before one that it was given already counts for the
+// current minute.
 func (l *Limiter) Admit(origin Origin, request uuid.UUID, now time.Time) Keep {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,15 +78,15 @@ func (l *Limiter) Admit(origin Origin, request uuid.UUID, now time.Time) Keep {
 	return keep
 }
 
-// Return takes back an admission whose row could not be written and whose drop has failed: it takes nothing
-// of its minute's bounds. The drops that the row would have stood for besides are added to the next one.
+// Return undoes an admission whose row could not be written: it frees the places in its minute. The earlier drops that
+// the row would have counted are added to the next one.
 func (l *Limiter) Return(origin Origin, request uuid.UUID, keep Keep, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.of(origin, now)
 	m.owed += max(0, keep.Count-1)
 	if now.Before(m.start) {
-		return // of an earlier minute
+		return // it was admitted in an earlier minute
 	}
 	if keep.Row && m.rows > 0 {
 		m.rows--
@@ -96,7 +96,7 @@ func (l *Limiter) Return(origin Origin, request uuid.UUID, keep Keep, now time.T
 	}
 }
 
-// of returns the origin's minute, which it makes room for.
+// of returns the origin's minute, and makes room for a new one.
 func (l *Limiter) of(origin Origin, now time.Time) *minute {
 	if m, ok := l.minute[origin]; ok {
 		return m
@@ -107,8 +107,8 @@ func (l *Limiter) of(origin Origin, now time.Time) *minute {
 	return m
 }
 
-// forget drops the origins whose minute has passed and that owe nothing, at most once a minute. When that
-// makes no room, any one goes: with so many origins at once, its bound is not what protects the disk.
+// forget removes, at most once a minute, the origins whose minute has passed and that owe nothing. If that makes no room,
+// it removes any one: with so many origins at once, the bound of one does not protect the disk.
 func (l *Limiter) forget(now time.Time) {
 	if now.Sub(l.swept) >= time.Minute {
 		l.swept = now

@@ -28,7 +28,7 @@ func admit(l *Limiter, origin Origin, now time.Time, n int) (rows, bodies, count
 
 func anOrigin() Origin { return Origin{Verifier: uuid.New(), Reason: UnknownJob} }
 
-func TestAMinuteKeepsAHundredRequestsAndAThousandRows(t *testing.T) {
+func TestLimiterBounds(t *testing.T) {
 	t.Parallel()
 	origin := anOrigin()
 	for i, want := range map[int]Keep{
@@ -51,7 +51,7 @@ func TestAMinuteKeepsAHundredRequestsAndAThousandRows(t *testing.T) {
 	}
 }
 
-func TestTheNextMinutesFirstRowStandsForThoseWithoutOne(t *testing.T) {
+func TestLimiterNextMinute(t *testing.T) {
 	t.Parallel()
 	l, origin := NewLimiter(), anOrigin()
 	admit(l, origin, noon(), 1007)
@@ -62,7 +62,7 @@ func TestTheNextMinutesFirstRowStandsForThoseWithoutOne(t *testing.T) {
 	}
 }
 
-func TestOriginsAreBoundedApart(t *testing.T) {
+func TestLimiterPerOrigin(t *testing.T) {
 	t.Parallel()
 	l, origin := NewLimiter(), anOrigin()
 	admit(l, origin, noon(), 2000)
@@ -77,7 +77,7 @@ func TestOriginsAreBoundedApart(t *testing.T) {
 }
 
 // Requests are settled out of order, and one that was kept on disk is old.
-func TestAnEarlierInstantBelongsToTheMinuteThatRuns(t *testing.T) {
+func TestLimiterEarlierInstant(t *testing.T) {
 	t.Parallel()
 	l, origin := NewLimiter(), anOrigin()
 	admit(l, origin, noon(), 500)
@@ -87,7 +87,7 @@ func TestAnEarlierInstantBelongsToTheMinuteThatRuns(t *testing.T) {
 	}
 }
 
-func TestWhatAFailedRowStoodForGoesToTheNext(t *testing.T) {
+func TestLimiterReturnKeepsCount(t *testing.T) {
 	t.Parallel()
 	l, origin := NewLimiter(), anOrigin()
 	admit(l, origin, noon(), 1005)
@@ -103,7 +103,7 @@ func TestWhatAFailedRowStoodForGoesToTheNext(t *testing.T) {
 	}
 }
 
-func TestIdleOriginsAreForgotten(t *testing.T) {
+func TestLimiterForgetsIdleOrigins(t *testing.T) {
 	t.Parallel()
 	l, owing := NewLimiter(), anOrigin()
 	for range 100 {
@@ -119,7 +119,7 @@ func TestIdleOriginsAreForgotten(t *testing.T) {
 	}
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestLimiterMemory(t *testing.T) {
 	t.Parallel()
 	l := NewLimiter()
 	for range maxOrigins + 500 {
@@ -132,7 +132,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestNoDropIsLostBetweenConcurrentCallers(t *testing.T) {
+func TestLimiterConcurrently(t *testing.T) {
 	t.Parallel()
 	l, origin := NewLimiter(), anOrigin()
 	var calling sync.WaitGroup
@@ -150,7 +150,7 @@ func TestNoDropIsLostBetweenConcurrentCallers(t *testing.T) {
 	}
 }
 
-func TestOneRequestOfManyDropsTakesOneOfTheHundred(t *testing.T) {
+func TestLimiterRequestOfMany(t *testing.T) {
 	t.Parallel()
 	l, origin, request := NewLimiter(), anOrigin(), uuid.New()
 	for range 500 {
@@ -163,7 +163,7 @@ func TestOneRequestOfManyDropsTakesOneOfTheHundred(t *testing.T) {
 	}
 }
 
-func TestEachOfTheHundredRequestsIsKeptHoweverManyDropsTheyHave(t *testing.T) {
+func TestLimiterManyOfMany(t *testing.T) {
 	t.Parallel()
 	l, origin := NewLimiter(), anOrigin()
 	requests := make([]uuid.UUID, 101)
@@ -205,7 +205,7 @@ func TestEachOfTheHundredRequestsIsKeptHoweverManyDropsTheyHave(t *testing.T) {
 	}
 }
 
-func TestWhatCouldNotBeWrittenTakesNothingOfTheBound(t *testing.T) {
+func TestLimiterReturnFreesPlace(t *testing.T) {
 	t.Parallel()
 	l, origin := NewLimiter(), anOrigin()
 	for range 5000 { // PostgreSQL is away
@@ -222,7 +222,7 @@ func TestWhatCouldNotBeWrittenTakesNothingOfTheBound(t *testing.T) {
 	}
 }
 
-func TestWhatIsReturnedLateBelongsToItsOwnMinute(t *testing.T) {
+func TestLimiterReturnLate(t *testing.T) {
 	t.Parallel()
 	l, origin := NewLimiter(), anOrigin()
 	request := uuid.New()

@@ -18,19 +18,19 @@ func newDescs() descs {
 	}
 	return descs{
 		received: desc("gateway_deliveries_received_total",
-			"Verified deliveries that the vendor sent, each attempt counted. "+
+			"Verified deliveries that the vendor sent, every attempt. "+
 				"At any scrape received + recovered = accepted + dropped + failed + waiting."),
 		recovered: desc("gateway_deliveries_recovered_total",
-			"Deliveries taken up again without the vendor: found on disk at start, or driven again from a kept drop."),
+			"Deliveries processed again without the vendor, by gateway drops redrive."),
 		accepted: desc("gateway_deliveries_accepted_total",
-			"Deliveries that are new and kept in the inbox."),
+			"Deliveries that were stored in the inbox."),
 		dropped: desc("gateway_deliveries_dropped_total",
 			"Verified deliveries that were acknowledged but not kept, by reason. "+
-				"Each but a duplicate can be looked at: gateway drops list.", "reason"),
+				"gateway drops list shows all but duplicates.", "reason"),
 		failed: desc("gateway_deliveries_failed_total",
-			"Deliveries that could not be kept in time. The vendor was asked to send them again."),
+			"Deliveries that could not be stored in time. The vendor was asked to send them again."),
 		waiting: desc("gateway_deliveries_waiting",
-			"Deliveries that have no ending yet: being settled, or on disk until PostgreSQL is back."),
+			"Deliveries that are being settled."),
 		last: desc("gateway_last_delivery_timestamp_seconds",
 			"Unix time of the last verified delivery that the vendor sent; 0 until there is one."),
 	}
@@ -68,8 +68,7 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// snapshot copies every account under one lock: the numbers of a scrape are of one instant, and the
-// scraper's pace holds up no delivery.
+// snapshot copies every account under one lock: a scrape shows one instant, and a slow scraper blocks no delivery.
 func (l *Ledger) snapshot() []account {
 	all := make([]account, 0, len(l.accounts))
 	l.mu.Lock()

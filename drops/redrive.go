@@ -148,8 +148,8 @@ SELECT drop_id, redriven_at, redriven_by, why, coalesce(outcome, ''), detail, de
 	return byDrop, nil
 }
 
-// SweepRedrives deletes up to limit redrives, the oldest first, that were begun longer ago than retention.
-// It returns how many, and waits for no lock.
+// SweepRedrives deletes up to limit redrives, the oldest first, that were begun longer ago than retention. It returns how
+// many, and waits for no lock.
 func (s *Store) SweepRedrives(ctx context.Context, retention time.Duration, limit int) (deleted int, err error) {
 	const sql = `
 DELETE FROM agent.webhook_redrives

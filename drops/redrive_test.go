@@ -11,7 +11,7 @@ import (
 	"webhook-gateway/internal/pgtest"
 )
 
-func TestEveryRedriveIsWrittenDownBeforeAndAfter(t *testing.T) {
+func TestRedrives(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	store := NewStore(pool)
@@ -59,7 +59,7 @@ func TestEveryRedriveIsWrittenDownBeforeAndAfter(t *testing.T) {
 }
 
 // Two attempts at one drop store one delivery. What the first wrote down is looked for once it is committed.
-func TestSecondAcceptedRedriveIsDuplicate(t *testing.T) {
+func TestEndRedrivesTwice(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	store := NewStore(pool)
@@ -102,7 +102,7 @@ func TestSecondAcceptedRedriveIsDuplicate(t *testing.T) {
 	}
 }
 
-func TestRedrivesAreSweptLikeDropsAndNoneIsMadeForADropThatIsGone(t *testing.T) {
+func TestSweepRedrives(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	store := NewStore(pool)
@@ -137,7 +137,7 @@ func TestRedrivesAreSweptLikeDropsAndNoneIsMadeForADropThatIsGone(t *testing.T) 
 	}
 }
 
-func TestTheDatabaseHoldsWhatIsToldOfARedriveToItsBounds(t *testing.T) {
+func TestRedriveBounds(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	store := NewStore(pool)
@@ -160,7 +160,7 @@ func TestTheDatabaseHoldsWhatIsToldOfARedriveToItsBounds(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsInTheInboxIsSettled(t *testing.T) {
+func TestSettled(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[Outcome]bool{
 		Accepted: true, Outcome(Duplicate): true,

@@ -14,7 +14,7 @@ import (
 // ErrNotFound says that no drop has the id: it never had a row, or its row was swept.
 var ErrNotFound = errors.New("no such drop")
 
-// ErrNotKept says that a drop has no request: beyond a bound only the row is kept, without headers and body.
+// ErrNotKept says that a drop has no request: beyond the limiter's bounds only its row is kept.
 var ErrNotKept = errors.New("the request was not kept: more than 100 drops of its source or job and reason that minute")
 
 // Store reads and sweeps the kept drops. It is safe for concurrent use.
@@ -45,14 +45,14 @@ type Cursor struct {
 	ID       uuid.UUID
 }
 
-// Cursor returns the place of the drop in a list: what comes after it is next.
+// Cursor returns the drop's place in a list. A List After it begins with the next drop.
 func (k *Kept) Cursor() Cursor { return Cursor{StoredAt: k.StoredAt, ID: k.ID} }
 
 // columns are those of a drop without its request.
 const columns = `id, reason, detail, provider, organization_id, job_id, verified_by, verifier_id, path_job, path_source,
        request_id, request_seed, position, delivery_key, event_type, request_hash, count, received_at, stored_at`
 
-// The bounds on stored_at alone are what the index is for. A row comparison gives it one too.
+// The index on stored_at serves the first two conditions; a row comparison bounds its first column too.
 const listSQL = `
 SELECT ` + columns + `, NULL::text, NULL::text, NULL::text, NULL::bytea
   FROM agent.webhook_drops
@@ -93,8 +93,8 @@ func IDs(list []Kept) []uuid.UUID {
 	return ids
 }
 
-// A row without the body takes it from the row of its request that carries it. All of a request's rows say
-// the same of its headers and types, so they come from there too where the row has none of its own.
+// The body may be in another row of the request. Headers and types are the same in all of its rows, so they are read from
+// there too.
 const findSQL = `
 SELECT ` + columns + `, r.headers::text, r.content_type, r.content_encoding, r.body
   FROM agent.webhook_drops d
@@ -106,8 +106,8 @@ SELECT ` + columns + `, r.headers::text, r.content_type, r.content_encoding, r.b
         LIMIT 1) r ON true
  WHERE d.id = $1`
 
-// Find returns a drop with its request, which may lie with another drop of the same request. Without one,
-// Headers is empty and Body nil. It returns ErrNotFound when there is no such drop.
+// Find returns a drop with its request, which may be stored with another drop. When the request was not kept, Headers is
+// empty and Body nil. It returns ErrNotFound when there is no such drop.
 func (s *Store) Find(ctx context.Context, id uuid.UUID) (Kept, error) {
 	rows, err := s.pool.Query(ctx, findSQL, id)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// MaxSweep is how many rows one pass of a sweep deletes at most.
+// MaxSweep is the most rows that one pass of a sweep deletes.
 const MaxSweep = 10_000
 
 // MaxBacklog is how far Backlog counts.
@@ -15,9 +15,9 @@ const MaxBacklog = 100_000
 
 var errRetention = errors.New("retention must be positive")
 
-// now() and not clock_timestamp(): only what is stable in a statement can bound an index scan. The rows
-// stay locked from the SELECT to the DELETE, so their ctid is theirs. Of equally old rows those that carry
-// a body go last: no row outlives the one that it takes its body from. Another sweep's rows are passed by.
+// now() and not clock_timestamp(): only a stable function can bound an index scan. The rows stay locked from the SELECT to
+// the DELETE, so their ctid does not change. Of equally old rows those with a body are deleted last: otherwise a row could
+// outlive the one that holds its body. Rows that another sweep has locked are skipped.
 const sweepSQL = `
 WITH passed AS MATERIALIZED (
   SELECT ctid
@@ -33,9 +33,9 @@ WITH passed AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM passed), (SELECT count(*) FROM gone)`
 
-// Sweep makes one pass: it deletes up to limit drops, the oldest first, that were stored longer ago than
-// retention. It reports how many it read and deleted; fewer read than limit means that none is left that
-// no other sweep is at. It waits for no lock and may run beside any writer and other sweeps.
+// Sweep makes one pass: it deletes up to limit drops, the oldest first, that were stored longer ago than retention. It
+// returns how many it read and deleted; fewer read than limit means that only rows locked by another sweep are left. It
+// waits for no lock and may run beside writers and other sweeps.
 func (s *Store) Sweep(ctx context.Context, retention time.Duration, limit int) (read, deleted int, err error) {
 	if retention <= 0 {
 		return 0, 0, fmt.Errorf("sweep drops: %w", errRetention)
@@ -53,7 +53,7 @@ const backlogSQL = `
 SELECT count(*)
   FROM (SELECT FROM agent.webhook_drops WHERE stored_at < now() - $1::interval LIMIT $2) passed`
 
-// Backlog counts the drops that a sweep has yet to delete, up to MaxBacklog.
+// Backlog counts the drops that are past retention and not deleted yet, up to MaxBacklog.
 func (s *Store) Backlog(ctx context.Context, retention time.Duration) (int, error) {
 	if retention <= 0 {
 		return 0, fmt.Errorf("count drops past retention: %w", errRetention)

@@ -68,7 +68,7 @@ func left(t *testing.T, pool *pgxpool.Pool) []string {
 	return found
 }
 
-func TestASweepDeletesWhatIsPastRetentionOldestFirst(t *testing.T) {
+func TestSweepOldestFirst(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	for name, days := range map[string]int{"a 13": 13, "b 15": 15, "c 16": 16, "d 17": 17, "e new": 0} {
@@ -102,7 +102,7 @@ func TestASweepDeletesWhatIsPastRetentionOldestFirst(t *testing.T) {
 	}
 }
 
-func TestASweepIsRefusedWithoutBounds(t *testing.T) {
+func TestSweepNeedsBounds(t *testing.T) {
 	t.Parallel()
 	store := NewStore(pgtest.Pool(t))
 	for name, tc := range map[string]struct {
@@ -124,7 +124,7 @@ func TestASweepIsRefusedWithoutBounds(t *testing.T) {
 }
 
 // A page of the sweep may end between the rows of one request.
-func TestNoRowOutlivesTheOneThatCarriesItsBody(t *testing.T) {
+func TestSweepKeepsBodiesLonger(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	rows := request(6)
@@ -150,7 +150,7 @@ func TestNoRowOutlivesTheOneThatCarriesItsBody(t *testing.T) {
 	}
 }
 
-func TestRowsOfOneStatementAreEquallyOld(t *testing.T) {
+func TestQueueSharesStoredAt(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	keep(t, pool, request(50)...)
@@ -160,7 +160,7 @@ func TestRowsOfOneStatementAreEquallyOld(t *testing.T) {
 	}
 }
 
-func TestASweepPassesByWhatAnotherHolds(t *testing.T) {
+func TestSweepSkipsLocked(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	fill(t, pool, 10)
@@ -181,7 +181,7 @@ func TestASweepPassesByWhatAnotherHolds(t *testing.T) {
 	}
 }
 
-func TestSweepsBesideEachOtherDeleteEachRowOnce(t *testing.T) {
+func TestSweepsConcurrently(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	fill(t, pool, 4000)
@@ -208,7 +208,7 @@ func TestSweepsBesideEachOtherDeleteEachRowOnce(t *testing.T) {
 	}
 }
 
-func TestASweepReadsOnlyWhatIsPast(t *testing.T) {
+func TestSweepReadsTheIndex(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	fill(t, pool, 20_000) // 5.5 hours

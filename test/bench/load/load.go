@@ -1,6 +1,5 @@
-// Package load sends signed webhooks to a gateway from a process of its own, at the least cost that it
-// can: the requests are prepared before the clock starts, one thread writes them to many connections and
-// looks at no more of an answer than its status.
+// Package load sends signed webhooks to a gateway from another process, at little cost: the requests are prepared
+// before the clock starts, and of an answer only the status is read.
 package load
 
 import (
@@ -71,7 +70,7 @@ func Serve(in io.Reader, out io.Writer) error {
 		return err
 	}
 	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(-1) // nothing is allocated from here on
+	debug.SetGCPercent(-1) // little is allocated from here on
 	result, err := send(&spec, prepared)
 	if err != nil {
 		return err
@@ -79,25 +78,19 @@ func Serve(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(result)
 }
 
-// latencies collects one number an answer, without allocating.
-type latencies struct{ micros []uint32 }
-
-func newLatencies(most int) *latencies { return &latencies{micros: make([]uint32, 0, most)} }
+// latencies are in microseconds, one of each answer.
+type latencies []uint32
 
 func (l *latencies) add(d time.Duration) {
-	if len(l.micros) < cap(l.micros) {
-		l.micros = append(l.micros, uint32(min(max(d.Microseconds(), 0), 1<<32-1)))
-	}
+	*l = append(*l, uint32(min(max(d.Microseconds(), 0), 1<<32-1)))
 }
 
-// into sorts what was collected and fills in the result.
-func (l *latencies) into(r *Result) {
-	if len(l.micros) == 0 {
+// into sorts them and fills in the result.
+func (l latencies) into(r *Result) {
+	if len(l) == 0 {
 		return
 	}
-	slices.Sort(l.micros)
-	at := func(q float64) time.Duration {
-		return time.Duration(l.micros[int(q*float64(len(l.micros)-1))]) * time.Microsecond
-	}
+	slices.Sort(l)
+	at := func(q float64) time.Duration { return time.Duration(l[int(q*float64(len(l)-1))]) * time.Microsecond }
 	r.P50, r.P99, r.Max = at(.5), at(.99), at(1)
 }

@@ -111,8 +111,30 @@ func TestLatencyCountsFromWhenARequestWasDue(t *testing.T) {
 func TestOnlyThisMachineIsSentTo(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"192.0.2.1:80", "[::1]:80", "localhost:80", ""} {
-		if _, err := sockaddr(address); err == nil {
+		if err := checkAddress(address); err == nil {
 			t.Errorf("%q would be sent to", address)
+		}
+	}
+}
+
+func TestReadAnswer(t *testing.T) {
+	t.Parallel()
+	const ok = "HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 0\r\n\r\n"
+	for _, c := range []struct {
+		text   string
+		status int
+		whole  bool
+	}{
+		{ok, 200, true},
+		{ok[:len(ok)-1], 0, false},
+		{"", 0, false},
+		{"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\nno", 503, true},
+		{"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 3\r\n\r\nno", 503, false},
+		{"HTTP/1.1 204 No Content\r\n\r\n", 204, true},
+	} {
+		status, whole := readAnswer([]byte(c.text))
+		if status != c.status || whole != c.whole {
+			t.Errorf("%q: got %d, %v", c.text, status, whole)
 		}
 	}
 }

@@ -5,5 +5,5 @@ package load
 import "errors"
 
 func send(*Spec, *prepared) (*Result, error) {
-	return nil, errors.New("send the load: this needs Linux, whose kernel it speaks to directly")
+	return nil, errors.New("send the load: this needs Linux")
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestVersionsAreComparedAsNumbers(t *testing.T) {
+func TestVersions(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]int{"15.19": 15, "16beta1": 16, "17devel": 17, "9.6.24": 9, "": 0} {
 		if got := major(version); got != want {

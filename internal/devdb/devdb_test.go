@@ -46,20 +46,6 @@ func execute(t *testing.T, url, sql string) {
 	}
 }
 
-// folder returns a folder that every user can pass through, unlike t.TempDir.
-func folder(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "devdb-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 func start(t *testing.T, opts devdb.Options) *devdb.Server {
 	t.Helper()
 	s, err := devdb.Start(t.Context(), opts)
@@ -118,7 +104,7 @@ func TestDoneWhenAServerDies(t *testing.T) {
 
 func TestFolderIsHeld(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(folder(t), "pg")
+	dir := filepath.Join(devdb.Passable(t), "pg")
 	s := start(t, devdb.Options{Dir: dir})
 	if _, err := devdb.Start(t.Context(), devdb.Options{Dir: dir}); !errors.Is(err, devdb.ErrInUse) {
 		t.Errorf("second start: got %v, want ErrInUse", err)
@@ -155,7 +141,7 @@ func TestCreate(t *testing.T) {
 
 func TestServerAsksForItsPassword(t *testing.T) {
 	t.Parallel()
-	s := start(t, devdb.Options{Dir: filepath.Join(folder(t), "pg")})
+	s := start(t, devdb.Options{Dir: filepath.Join(devdb.Passable(t), "pg")})
 	cfg, err := pgx.ParseConfig(s.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +171,7 @@ func TestServerAsksForItsPassword(t *testing.T) {
 
 func TestStartSaysWhyItFails(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(folder(t), "pg")
+	dir := filepath.Join(devdb.Passable(t), "pg")
 	_, err := devdb.Start(t.Context(), devdb.Options{Dir: dir, Settings: map[string]string{"shared_buffers": "lots"}})
 	if err == nil || !strings.Contains(err.Error(), "shared_buffers") {
 		t.Errorf("got %v, want PostgreSQL's own words", err)
@@ -218,7 +204,7 @@ func postmaster(t *testing.T, data string) int {
 
 func TestDataLieWhereTheUserCanGo(t *testing.T) {
 	t.Parallel()
-	home := folder(t)
+	home := devdb.Passable(t)
 	if err := os.Chmod(home, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// passable returns a folder that every user can pass through, unlike t.TempDir.
-func passable(t *testing.T) string {
+// Passable returns a folder that every user can pass through, unlike t.TempDir.
+func Passable(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "devdb-test-")
 	if err != nil {
@@ -27,7 +27,7 @@ func passable(t *testing.T) string {
 // started returns a running server in a new folder.
 func started(t *testing.T) *Server {
 	t.Helper()
-	s, err := Start(t.Context(), Options{Dir: filepath.Join(passable(t), "pg")})
+	s, err := Start(t.Context(), Options{Dir: filepath.Join(Passable(t), "pg")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestStartSparesAReusedPid(t *testing.T) {
 
 func TestStartRemakesUnfinishedData(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(passable(t), "pg")
+	dir := filepath.Join(Passable(t), "pg")
 	s, err := Open(t.Context(), Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)

@@ -145,7 +145,7 @@ func awaitEnd(t *testing.T, pid int) {
 
 func TestServerEndsWithItsProcess(t *testing.T) {
 	t.Parallel()
-	base := folder(t) // its own, so that no other test's tidying stops what the kernel should have
+	base := pgtest.Passable(t) // its own, so that no other test's tidying stops what the kernel should have
 	pgtest.NewServerIn(t, base)
 	ends := map[string]func(*exec.Cmd, io.Writer){
 		"killed":      func(c *exec.Cmd, _ io.Writer) { _ = c.Process.Kill() },
@@ -172,7 +172,7 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 
 func TestStartAfterAKill(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(folder(t), "pg")
+	dir := filepath.Join(pgtest.Passable(t), "pg")
 	cmd, _, at := startChild(t, "dev", dir, nil)
 	pid := postmaster(t, filepath.Join(at, "data"))
 	if _, err := devdb.Start(t.Context(), devdb.Options{Dir: dir, Fsync: true}); err == nil {
@@ -210,7 +210,7 @@ func ordinary(t *testing.T) (attr *syscall.SysProcAttr, uid, gid int) {
 func TestOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	attr, uid, gid := ordinary(t)
-	home := folder(t)
+	home := pgtest.Passable(t)
 	if err := os.Chown(home, uid, gid); err != nil {
 		t.Fatal(err)
 	}

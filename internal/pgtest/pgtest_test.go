@@ -20,20 +20,6 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m)
 }
 
-// folder returns a folder that every user can pass through, unlike t.TempDir.
-func folder(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp(pgtest.Scratch(), "pgtest-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 func start(t *testing.T, opts devdb.Options) *devdb.Server {
 	t.Helper()
 	s, err := devdb.Start(t.Context(), opts)

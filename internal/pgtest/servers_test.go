@@ -12,23 +12,9 @@ import (
 	"webhook-gateway/internal/devdb"
 )
 
-// passable returns a folder that every user can pass through, unlike t.TempDir.
-func passable(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp(Scratch(), "pgtest-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 func TestOneTemplateForAll(t *testing.T) {
 	t.Parallel()
-	base := passable(t)
+	base := Passable(t)
 	var wg sync.WaitGroup
 	servers := make([]*devdb.Server, 3)
 	errs := make([]error, len(servers))
@@ -57,7 +43,7 @@ func TestOneTemplateForAll(t *testing.T) {
 
 func TestSweepSparesWhatIsInUse(t *testing.T) {
 	t.Parallel()
-	base := passable(t)
+	base := Passable(t)
 	running := newServer(t, base, Options{})
 	all := filepath.Dir(running.Dir())
 	abandoned := newServer(t, base, Options{})
@@ -91,7 +77,7 @@ func TestSweepSparesWhatIsInUse(t *testing.T) {
 
 func TestAWritableFolderIsRefused(t *testing.T) {
 	t.Parallel()
-	base := passable(t)
+	base := Passable(t)
 	dir := filepath.Join(base, "webhook-gateway-test-"+strconv.Itoa(os.Geteuid()))
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)

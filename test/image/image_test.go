@@ -99,7 +99,7 @@ func (img image) run(ctx context.Context, words ...string) (string, error) {
 	return string(out), err
 }
 
-func TestTheImagesBinaryNeedsNothingElse(t *testing.T) {
+func TestImageBinary(t *testing.T) {
 	t.Parallel()
 	img := build(t)
 	file, err := elf.Open(filepath.Join(img.dir, "gateway"))
@@ -149,7 +149,7 @@ func healthcheck(t *testing.T, img image) {
 	}
 }
 
-func TestTheMakefileBuildsWhatTheImageHolds(t *testing.T) {
+func TestMakefileBuildsTheSame(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

@@ -43,7 +43,7 @@ func committed(t testing.TB) []*Capture {
 	return slices.DeleteFunc(everything(t), func(c *Capture) bool { return strings.HasPrefix(c.Name, "vectors/") })
 }
 
-func TestThereAreCapturesOfManyShapes(t *testing.T) {
+func TestCaptureShapes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		folder string
@@ -63,7 +63,7 @@ func TestThereAreCapturesOfManyShapes(t *testing.T) {
 	}
 }
 
-func TestEveryBodyIsByteForByteTheOneDescribed(t *testing.T) {
+func TestBodiesMatchDigests(t *testing.T) {
 	t.Parallel()
 	n := 0
 	for _, c := range everything(t) {
@@ -85,7 +85,7 @@ func TestEveryBodyIsByteForByteTheOneDescribed(t *testing.T) {
 	}
 }
 
-func TestWhatIsCommittedIsWrittenAsTheFormatIsWritten(t *testing.T) {
+func TestCapturesAreCanonical(t *testing.T) {
 	t.Parallel()
 	for _, c := range everything(t) {
 		want, err := capture.Encode(c)
@@ -130,7 +130,7 @@ func TestNothingLiveIsCommitted(t *testing.T) {
 	}
 }
 
-func TestEveryCaptureSaysWhatToExpectOfEachWayOfSending(t *testing.T) {
+func TestCapturesSayWhatToExpect(t *testing.T) {
 	t.Parallel()
 	keys := make(map[string]string)
 	for _, c := range committed(t) {
@@ -173,7 +173,7 @@ func TestEveryCaptureInMemory(t *testing.T) {
 	t.Run("as nobody may", func(t *testing.T) { Negatives(t, list, target()) })
 }
 
-func TestPublicVectorsVerifyAtTheTimeTheyWereMade(t *testing.T) {
+func TestPublicVectors(t *testing.T) {
 	t.Parallel()
 	Recorded(t, Load(t, vectorsData))
 }

@@ -262,9 +262,9 @@ func pick(t testing.TB, names ...string) []*Capture {
 	return list
 }
 
-// TestConsumersOfReplayedDeliveriesMakeEachEffectOnce is what the whole is for: however often and however
+// TestConsumersActOnce is what the whole is for: however often and however
 // many at once, in sequence and after everything was restarted, each delivery has one effect of each kind.
-func TestConsumersOfReplayedDeliveriesMakeEachEffectOnce(t *testing.T) {
+func TestConsumersActOnce(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	list := pick(t, "slack/message-channels", "slack/slash-command", "slack/block-actions", "nylas/message-created", "nylas/message-created-gzip")

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestEveryCaptureThroughTheBinary is the whole of it: the built gateway on a PostgreSQL that writes
+// TestBinary is the whole of it: the built gateway on a PostgreSQL that writes
 // through. One gateway serves all ways of sending; each has a town of its own, in which nothing was seen.
-func TestEveryCaptureThroughTheBinary(t *testing.T) {
+func TestBinary(t *testing.T) {
 	t.Parallel()
 	// Inflating to the limit twenty times at once is work that a busy machine does not end in time.
 	g := newGateway(t, "GATEWAY_MAX_INFLATED_BYTES=1MiB")

@@ -163,7 +163,7 @@ func (k killable) start(t *testing.T) (cmd *exec.Cmd, out *bufio.Reader) {
 	return cmd, bufio.NewReader(pipe)
 }
 
-func TestAConsumerKilledBetweenEffectAndCompletionChargesOnce(t *testing.T) {
+func TestConsumerKilledMidway(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name      string

@@ -58,7 +58,7 @@ func newRefunds(t *testing.T, url string, organization uuid.UUID) *refunds {
 	return &refunds{keys: idempotency.MustService(pool, idempotency.Options{}), organization: organization, made: newDownstream()}
 }
 
-func TestAToolsWriteIsReplayedByItsStepAndNotByItsThought(t *testing.T) {
+func TestToolReplaysByStep(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
 	url := server.URL(pgtest.Database)
@@ -157,7 +157,7 @@ func place(ctx context.Context, url, key, body string) (status int, answer, retr
 	return res.StatusCode, string(text), res.Header.Get("Retry-After"), err
 }
 
-func TestASynchronousConsumerGivesEachRepeatTheSameAnswer(t *testing.T) {
+func TestSynchronousConsumer(t *testing.T) {
 	t.Parallel()
 	var made atomic.Int32
 	s := orders(t, &made, func() {})
@@ -193,7 +193,7 @@ func TestASynchronousConsumerGivesEachRepeatTheSameAnswer(t *testing.T) {
 	}
 }
 
-func TestASynchronousConsumerSlowerThanItsCallersPatience(t *testing.T) {
+func TestSlowSynchronousConsumer(t *testing.T) {
 	t.Parallel()
 	var made atomic.Int32
 	entered, leave := make(chan struct{}), make(chan struct{})

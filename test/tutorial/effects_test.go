@@ -18,7 +18,7 @@ func unindented(text string) string {
 	return regexp.MustCompile(`(?m)^[\t ]+`).ReplaceAllString(text, "")
 }
 
-func TestEffectsShowsCodeOfTheExamples(t *testing.T) {
+func TestEffectsCode(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../idempotency/example*_test.go")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestEffectsShowsCodeOfTheExamples(t *testing.T) {
 // remembered is a line of a table of scopes.
 var remembered = regexp.MustCompile("(?m)^(?:\\| `|//\t)((?:tool|surface|http|webhook)\\.[a-z*]+)(?:` \\|)? +(\\d+) days?\\b")
 
-func TestTheDocsSayHowLongScopesLast(t *testing.T) {
+func TestDocsScopes(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{effects, "../../idempotency/doc.go"} {
 		rows := remembered.FindAllStringSubmatch(read(t, path), -1)

@@ -144,7 +144,7 @@ func next(t *testing.T, lines *bufio.Reader) string {
 }
 
 // A worker is killed while the bank, which has paid, is about to answer.
-func TestTheTutorialsToolSurvivesKill9(t *testing.T) {
+func TestTutorialSurvivesKill(t *testing.T) {
 	t.Parallel()
 	p := &program{T: t, binary: filepath.Join(t.TempDir(), "refunds"), database: idempotencytest.URL(t)}
 	inModule(t, "build", "-o", p.binary, ".")

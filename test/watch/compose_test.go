@@ -81,7 +81,7 @@ func settings(t *testing.T, s service) configs.Config {
 
 func port(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
-func TestEveryPathThatComposeMountsIsThere(t *testing.T) {
+func TestComposeMounts(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
 	mounted := make(map[string]bool)
@@ -115,7 +115,7 @@ func TestEveryPathThatComposeMountsIsThere(t *testing.T) {
 	}
 }
 
-func TestComposeRunsTheGatewayAsItsSettingsSay(t *testing.T) {
+func TestComposeGateway(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
 	gateway, migrate, postgres := c.Services["gateway"], c.Services["migrate"], c.Services["postgres"]
@@ -184,7 +184,7 @@ func (s service) mountedAt(folder string) string {
 	return ""
 }
 
-func TestComposeHasPrometheusScrapeTheGateway(t *testing.T) {
+func TestComposePrometheus(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
 	server := c.Services["prometheus"]
@@ -224,7 +224,7 @@ func TestComposeHasPrometheusScrapeTheGateway(t *testing.T) {
 	}
 }
 
-func TestComposeProvisionsGrafana(t *testing.T) {
+func TestComposeGrafana(t *testing.T) {
 	t.Parallel()
 	c := readCompose(t)
 	server := c.Services["grafana"]

@@ -21,7 +21,7 @@ func (d *Dashboard) drawn() []Panel {
 	return slices.DeleteFunc(slices.Clone(d.Panels), func(p Panel) bool { return p.Type == "row" })
 }
 
-func TestTheDashboardCanBeProvisionedAnywhere(t *testing.T) {
+func TestDashboardIsPortable(t *testing.T) {
 	t.Parallel()
 	d := dashboard(t)
 	if d.UID == "" || d.Title == "" || d.Description == "" || d.ID != nil || d.Editable || d.SchemaVersion != 42 || len(d.Tags) == 0 {
@@ -62,7 +62,7 @@ func TestTheDashboardCanBeProvisionedAnywhere(t *testing.T) {
 	}
 }
 
-func TestEveryPanelIsDescribedAndHasAUnit(t *testing.T) {
+func TestPanelTexts(t *testing.T) {
 	t.Parallel()
 	// Of Grafana's units, those that the dashboard uses.
 	units := []string{"cps", "percentunit", "s", "d", "short", "bytes"}
@@ -86,7 +86,7 @@ func TestEveryPanelIsDescribedAndHasAUnit(t *testing.T) {
 }
 
 // A range that is fixed shows nothing when the step is larger, or hides what is short.
-func TestPanelsAskForRangesThatFitTheirStep(t *testing.T) {
+func TestPanelRanges(t *testing.T) {
 	t.Parallel()
 	ranges := regexp.MustCompile(`\[([^\]]+)\]`)
 	for _, p := range dashboard(t).drawn() {

@@ -190,7 +190,7 @@ func (l *live) check(t *testing.T, name, expr string, want series) {
 	}
 }
 
-func TestEveryExpressionReturnsWhatTheTrafficImplies(t *testing.T) {
+func TestExpressions(t *testing.T) {
 	t.Parallel()
 	l := startLive(t)
 	d := dashboard(t)

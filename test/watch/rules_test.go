@@ -21,7 +21,7 @@ func files(t *testing.T, pattern string) []string {
 	return found
 }
 
-func TestPromtoolFindsNothingWrongWithTheRules(t *testing.T) {
+func TestPromtoolChecksRules(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		append([]string{"check", "rules", "--lint=all", "--lint-fatal"}, files(t, "*rules*.yml")...),
@@ -33,7 +33,7 @@ func TestPromtoolFindsNothingWrongWithTheRules(t *testing.T) {
 	}
 }
 
-func TestTheRulesPassTheirOwnTests(t *testing.T) {
+func TestPromtoolTestsRules(t *testing.T) {
 	t.Parallel()
 	for _, file := range files(t, "*test*.yml") {
 		if _, err := Promtool(t.Context(), nil, "test", "rules", file); err != nil {
@@ -54,7 +54,7 @@ type ruleTests struct {
 	}
 }
 
-func TestEveryAlertIsTestedFiringAndNotAndEveryRecordIsTested(t *testing.T) {
+func TestEveryRuleIsTested(t *testing.T) {
 	t.Parallel()
 	firing, quiet := make(map[string]bool), make(map[string]bool)
 	var exprs []string
@@ -117,7 +117,7 @@ func headings(t *testing.T) []string {
 	return anchors
 }
 
-func TestEveryAlertSaysWhatHappenedWhyItMattersAndWhatToDo(t *testing.T) {
+func TestAlertTexts(t *testing.T) {
 	t.Parallel()
 	anchors := headings(t)
 	for _, rule := range rules(t) {
@@ -139,7 +139,7 @@ func TestEveryAlertSaysWhatHappenedWhyItMattersAndWhatToDo(t *testing.T) {
 	}
 }
 
-func TestTheRunbookHasASectionForEveryReasonAndNoneForAnAlertThatIsNot(t *testing.T) {
+func TestRunbookSections(t *testing.T) {
 	t.Parallel()
 	anchors := headings(t)
 	for _, reason := range []string{"duplicate", "hash_mismatch", "unknown_job", "job_mismatch", "malformed"} {

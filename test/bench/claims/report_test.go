@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestRowsAreComparedRoundByRound(t *testing.T) {
+func TestRounds(t *testing.T) {
 	t.Parallel()
 	var r report
 	for _, v := range []float64{100, 200, 400} {

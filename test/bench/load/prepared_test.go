@@ -22,7 +22,7 @@ func testSpec(shape Shape) *Spec {
 	}
 }
 
-func TestEachPreparedRequestIsASignedDeliveryOfItsOwn(t *testing.T) {
+func TestPrepare(t *testing.T) {
 	t.Parallel()
 	for shape, want := range map[Shape]struct{ deliveries, least, most int }{
 		Usual:  {1, 1190, 1210},

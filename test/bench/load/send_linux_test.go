@@ -65,7 +65,7 @@ func sendTo(t *testing.T, r *receiver, edit func(*Spec)) *Result {
 	return result
 }
 
-func TestEveryRequestIsSentOnceAndCounted(t *testing.T) {
+func TestSendCounts(t *testing.T) {
 	t.Parallel()
 	r := &receiver{refuse: 3}
 	result := sendTo(t, r, func(*Spec) {})
@@ -77,7 +77,7 @@ func TestEveryRequestIsSentOnceAndCounted(t *testing.T) {
 	}
 }
 
-func TestRequestsThatRunOutShortenTheTime(t *testing.T) {
+func TestSendRunsOut(t *testing.T) {
 	t.Parallel()
 	result := sendTo(t, &receiver{}, func(s *Spec) { s.Requests, s.Warm, s.Measure = 8, 0, time.Hour })
 	if result.AllSent != 8 || !result.RanOut || result.Elapsed > time.Minute {
@@ -85,7 +85,7 @@ func TestRequestsThatRunOutShortenTheTime(t *testing.T) {
 	}
 }
 
-func TestRepeatedRequestsAreAllKnownWhenTheyCount(t *testing.T) {
+func TestSendRepeated(t *testing.T) {
 	t.Parallel()
 	r := &receiver{}
 	result := sendTo(t, r, func(s *Spec) { s.Requests, s.Repeat = 50, true })
@@ -94,7 +94,7 @@ func TestRepeatedRequestsAreAllKnownWhenTheyCount(t *testing.T) {
 	}
 }
 
-func TestLatencyCountsFromWhenARequestWasDue(t *testing.T) {
+func TestLatencyFromDueTime(t *testing.T) {
 	t.Parallel()
 	// One connection, answered every 20 ms, cannot keep up with a request every 5: what waits for it waits longer and longer.
 	result := sendTo(t, &receiver{slow: 20 * time.Millisecond}, func(s *Spec) {

@@ -28,7 +28,7 @@ func filled() *Report {
 	return r
 }
 
-func TestFiguresAreMediansAndRatiosArePairedByRound(t *testing.T) {
+func TestMediansAndRatios(t *testing.T) {
 	t.Parallel()
 	r := filled()
 	if got := r.Median("fresh"); got != 6000 {
@@ -46,7 +46,7 @@ func TestFiguresAreMediansAndRatiosArePairedByRound(t *testing.T) {
 	}
 }
 
-func TestTheTableShowsWhatWasMeasuredAndNothingElse(t *testing.T) {
+func TestMarkdown(t *testing.T) {
 	t.Parallel()
 	table := filled().Markdown()
 	for _, row := range []string{

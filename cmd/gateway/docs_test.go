@@ -136,14 +136,14 @@ func TestTheReadmeListsEveryMetricThatAScrapeShows(t *testing.T) {
 	}
 	for _, reason := range slices.Concat(families["gateway_requests_rejected_total"].values("reason"), families["gateway_requests_refused_total"].values("reason")) {
 		if !strings.Contains(answers.String(), "(`"+reason+"`") {
-			t.Errorf("the table of answers does not tell of the reason %s", reason)
+			t.Errorf("the table of answers lacks the reason %s", reason)
 		}
 	}
 	for _, d := range docs(t) {
 		for _, name := range regexp.MustCompile(`\bgateway_[a-z_]+`).FindAllString(d.text, -1) {
 			part := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
 			if families[name] == nil && families[part] == nil {
-				t.Errorf("%s: there is no metric %s", d.path, name)
+				t.Errorf("%s: unknown metric %s", d.path, name)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func TestTheDocsNameOnlySettingsThatThereAre(t *testing.T) {
 	for _, d := range docs(t) {
 		for _, name := range regexp.MustCompile(`\bGATEWAY_[A-Z_]+\b`).FindAllString(d.text, -1) {
 			if !known[name] && name != "GATEWAY_" {
-				t.Errorf("%s: there is no setting %s", d.path, name)
+				t.Errorf("%s: unknown setting %s", d.path, name)
 			}
 		}
 	}
@@ -240,7 +240,7 @@ func typed(cmd *cobra.Command, words []string) string {
 		name := words[0]
 		i := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
 		if i < 0 {
-			return "there is no command " + name
+			return "unknown command " + name
 		}
 		cmd, words = cmd.Commands()[i], words[1:]
 	}
@@ -268,7 +268,7 @@ func TestMakeTargetsInTheDocsExist(t *testing.T) {
 				continue
 			}
 			if !strings.Contains(string(makefile), "\n"+words[1]+":") {
-				t.Errorf("%s: there is no make %s", d.path, words[1])
+				t.Errorf("%s: unknown make target %s", d.path, words[1])
 			}
 		}
 	}

@@ -219,7 +219,7 @@ func TestDataLieWhereTheUserCanGo(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close(); _ = os.RemoveAll(s.Dir()) })
 	if !strings.HasPrefix(s.Dir(), "/var/lib/webhook-gateway/pg-") || s.User() == "" {
-		t.Errorf("got %s as %q, want a folder of its own as another user", s.Dir(), s.User())
+		t.Errorf("got %s as %q, want another folder as another user", s.Dir(), s.User())
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func ownerFor(dir string) (owner, error) {
 			return owner{uid: uint32(uid), gid: uint32(gid), name: name}, nil
 		}
 	}
-	return owner{}, errors.New("find a user for PostgreSQL, which does not run as root: there is neither postgres nor nobody")
+	return owner{}, errors.New("find a user for PostgreSQL, which does not run as root: neither postgres nor nobody exists")
 }
 
 func userName(uid uint32) string {

@@ -19,8 +19,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// attempts is how often a server is started before it is given up: somebody else may take the port
-// between the choice and the start, and the children of a killed server may hold its memory for a moment.
+// attempts is how often a start is tried: another process may take the port between the choice and the start, and the
+// children of a killed server may hold its memory for a moment.
 const attempts = 4
 
 // Start runs the server again after Stop or Crash, at the same URL, and returns once it accepts

@@ -91,7 +91,7 @@ func (b *bench) inTurn(ctx context.Context, rounds int, segments ...segment) err
 				return fmt.Errorf("measure %s: %w", s.name, err)
 			}
 			if sample.Result != nil && sample.Result.AllOK == 0 {
-				return fmt.Errorf("measure %s: nothing came of it", s.name)
+				return fmt.Errorf("measure %s: no request was answered 200", s.name)
 			}
 			b.report.Add(s.name, sample)
 			fmt.Fprintf(os.Stderr, "%-28s %s\n", s.name, sample)

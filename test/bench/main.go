@@ -1,5 +1,5 @@
-// Command bench measures the gateway beside what it is to be compared with, in one run on one machine, and
-// writes what it found as a table for people and as JSON. It is started by make bench.
+// Command bench measures the gateway beside what it is compared with, in one run on one machine, and writes a table
+// for people and JSON. make bench starts it.
 package main
 
 import (
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return straightforward.Serve(ctx, spec)
 	default:
-		return fmt.Errorf("there is no part %q", part)
+		return fmt.Errorf("unknown part %q", part)
 	}
 }
 
@@ -112,7 +112,7 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	if f.NArg() > 0 || o.short && o.size || o.rounds < 1 || o.each <= 0 {
-		return o, errors.New("the arguments make no sense together; see -help")
+		return o, errors.New("these arguments exclude each other; see -help")
 	}
 	o.limit = 15 * time.Minute
 	switch {

@@ -48,7 +48,7 @@ func (b *bench) checkOnly() error {
 	}
 	for name := range strings.SplitSeq(b.only, ",") {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("-only: there is no group %q; there are %s", name, strings.Join(known, ", "))
+			return fmt.Errorf("-only: unknown group %q (known: %s)", name, strings.Join(known, ", "))
 		}
 	}
 	return nil

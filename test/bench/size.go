@@ -105,8 +105,8 @@ const (
 		RESET maintenance_work_mem;`
 )
 
-// fill brings the keys from one number of millions to another, as deliveries of the last half day, each with a
-// vendor's id of its own, in the order of their time.
+// fill brings the keys from one number of millions to another, as deliveries of the last half day, each with another
+// vendor's id, in the order of their time.
 func fill(ctx context.Context, d *world.Database, from, to int) error {
 	const each = 250_000
 	var organizations, jobs []string

@@ -197,7 +197,7 @@ func signed(ctx context.Context, to target, seen *calls, body []byte, more http.
 	posted(ctx, seen, body, func() string { return to.address + to.tenant }, nylas.Sign(tenantSecret, body), more)
 }
 
-// forged posts a body that nobody has signed to ids that do not exist.
+// forged posts an unsigned body to ids that do not exist.
 func forged(ctx context.Context, to target, seen *calls, size int) {
 	url := func() string { return to.address + "/webhooks/nylas/" + uuid.NewString() }
 	posted(ctx, seen, bytes.Repeat([]byte("1"), size), url, nylas.Sign("no secret", nil))

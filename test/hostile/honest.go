@@ -68,11 +68,11 @@ type honest struct {
 }
 
 func newHonest(to target) *honest {
-	const patience = 30 * time.Second // more than any vendor has, so that what takes too long is seen
+	const timeout = 30 * time.Second // longer than any vendor waits, so that slow answers are seen
 	return &honest{
 		to:    to,
-		kept:  &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 256}},
-		fresh: &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}},
+		kept:  &http.Client{Timeout: timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 256}},
+		fresh: &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 }
 

@@ -21,10 +21,10 @@ func TestHonestCallsSurviveAttacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The machine may be slow; that is no refusal.
-	const patient = "GATEWAY_SETTLE_TIMEOUT=20s"
+	// A slow machine must not look like a refusal.
+	const slowMachine = "GATEWAY_SETTLE_TIMEOUT=20s"
 	// What takes the defaults long to fill is made small, and the attacks in proportion.
-	tight := []string{patient, "GATEWAY_MAX_CONNECTIONS=400", "GATEWAY_BODY_BUDGET_BYTES=16MiB"}
+	tight := []string{slowMachine, "GATEWAY_MAX_CONNECTIONS=400", "GATEWAY_BODY_BUDGET_BYTES=16MiB"}
 	for name, tt := range map[string]struct {
 		settings []string
 		scale    scale
@@ -32,7 +32,7 @@ func TestHonestCallsSurviveAttacks(t *testing.T) {
 		attacks  []string
 	}{
 		"small limits": {tight, scale{connections: 600, open: 600, again: 50, stallRate: 8 << 20}, 2 * time.Second, []string{"stall"}},
-		"defaults":     {[]string{patient}, full, 500 * time.Millisecond, []string{"JSON values", "deliveries", "tenant's bodies"}},
+		"defaults":     {[]string{slowMachine}, full, 500 * time.Millisecond, []string{"JSON values", "deliveries", "tenant's bodies"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

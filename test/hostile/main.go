@@ -1,6 +1,6 @@
-// Command hostile attacks the gateway, one attack after the other, beside honest calls, and prints what the honest
-// calls and the gateway's memory had to bear. It attacks a gateway that it starts itself on 127.0.0.1, for a
-// bounded time. It is started by make hostile.
+// Command hostile attacks the gateway, one attack after the other, beside honest calls, and prints how the honest
+// calls were answered and how much memory the gateway took. It attacks only a gateway that it starts on 127.0.0.1, for
+// a bounded time. make hostile starts it.
 package main
 
 import (

@@ -170,7 +170,7 @@ func TestEveryCaptureInMemory(t *testing.T) {
 	}
 	t.Run("twenty at once", func(t *testing.T) { Twenty(t, some, target()) })
 	t.Run("shuffled", func(t *testing.T) { Shuffled(t, list, target(), 3, 1) })
-	t.Run("as nobody may", func(t *testing.T) { Negatives(t, list, target()) })
+	t.Run("refused", func(t *testing.T) { Negatives(t, list, target()) })
 }
 
 func TestPublicVectors(t *testing.T) {

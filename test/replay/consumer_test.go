@@ -60,7 +60,7 @@ type delivered struct {
 	Body         []byte
 }
 
-// consumer follows the inbox and makes three effects of each delivery: a row of its own, a mail and a
+// consumer follows the inbox and makes three effects of each delivery: a row, a mail and a
 // charge. Any number of them may follow the same inbox.
 type consumer struct {
 	pool         *pgxpool.Pool

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	binary.Main(m)
 }
 
-// gateway is the built binary, serving on a PostgreSQL of its own that writes through.
+// gateway is the built binary, serving on a private PostgreSQL that writes through.
 type gateway struct {
 	t      testing.TB
 	server *pgtest.Server
@@ -146,7 +146,7 @@ func (g *gateway) families(t testing.TB) []*dto.MetricFamily {
 	return list
 }
 
-// town is what became of what was sent to a town's places.
+// town holds the outcomes of what was sent to a town's places.
 type town struct {
 	Town
 	*gateway

@@ -6,7 +6,7 @@ import (
 )
 
 // TestBinary is the whole of it: the built gateway on a PostgreSQL that writes
-// through. One gateway serves all ways of sending; each has a town of its own, in which nothing was seen.
+// through. One gateway serves all ways of sending; each has another town, in which nothing was seen.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	// Inflating to the limit twenty times at once is work that a busy machine does not end in time.
@@ -32,7 +32,7 @@ func TestBinary(t *testing.T) {
 		some = append(some, list[i])
 	}
 	forged, _ := g.target(t, list, "forged")
-	t.Run("as nobody may", func(t *testing.T) { Negatives(t, some, forged) })
+	t.Run("refused", func(t *testing.T) { Negatives(t, some, forged) })
 
 	files, err := filepath.Glob("testdata/scenarios/*.yaml")
 	if err != nil || len(files) < 5 {

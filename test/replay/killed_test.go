@@ -24,7 +24,7 @@ import (
 	"webhook-gateway/internal/pgtest"
 )
 
-// consumerEnv makes a test binary a consumer in a process of its own, which can be killed.
+// consumerEnv makes a test binary a consumer in another process, which can be killed.
 const consumerEnv = "REPLAY_CONSUMER"
 
 // killable is what such a consumer does: one charge, under one key.

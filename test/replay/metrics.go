@@ -8,7 +8,7 @@ import (
 	"webhook-gateway/internal/capture"
 )
 
-// OutcomesOf reads from a gateway's metrics what became of all that it has received.
+// OutcomesOf reads the outcomes of everything that a gateway received from its metrics.
 func OutcomesOf(families []*dto.MetricFamily) Outcomes {
 	outcomes := make(Outcomes)
 	for _, f := range families {

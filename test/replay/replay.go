@@ -58,17 +58,17 @@ type Target struct {
 	Handler http.Handler // in place of a URL
 	Places  Places       // paths and secrets of whom the captures need
 	Client  *http.Client // http.DefaultClient if nil; has no meaning for a Handler
-	Watch   Watch        // knows what became of what was sent; may be nil
+	Watch   Watch        // knows the outcomes of what was sent; may be nil
 	// Update rewrites the expectations of captures that do not hold, in the place of failing.
 	Update bool
 }
 
-// Watch knows what became of everything that a target was sent through its Places.
+// Watch knows the outcomes of everything that a target was sent through its Places.
 type Watch interface {
 	Seen(t testing.TB) Seen
 }
 
-// Seen is what became of requests so far.
+// Seen holds the outcomes of requests so far.
 type Seen struct {
 	Outcomes Outcomes
 	Stored   []Stored // the inbox, in the order of storing

@@ -15,7 +15,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Run sends each capture once and then once more, each in a subtest of its name, and checks what came of
+// Run sends each capture once and then once more, each in a subtest of its name, and checks the outcome of
 // it both times. What a capture does not say of the second time is what it says of the first. The target must not have
 // seen them before.
 func Run(t *testing.T, list []*Capture, target Target) {
@@ -69,8 +69,7 @@ func Twenty(t *testing.T, list []*Capture, target Target) {
 }
 
 // Shuffled sends every capture some times, all of them in a random order, from two senders at once, and
-// checks what came of each by the rows of its own and of all together by their sum. The target must not
-// have seen them before.
+// checks each by its rows and all together by their sum. The target must not have seen them before.
 func Shuffled(t *testing.T, list []*Capture, target Target, times int, seed uint64) {
 	before := target.watch(t)
 	plan := capture.Plan{Times: times, Concurrency: 2, Shuffle: true, Seed: seed}
@@ -123,7 +122,7 @@ func Shuffled(t *testing.T, list []*Capture, target Target, times int, seed uint
 	}
 }
 
-// Negatives sends each signed capture as nobody may: with a byte of its body flipped, signed with a foreign
+// Negatives sends each signed capture in ways that must be refused: with a byte of its body flipped, signed with a foreign
 // secret, without each of its signature's headers, and, where the vendor signs a time, too late. Each must
 // be refused, and nothing of it be kept.
 func Negatives(t *testing.T, list []*Capture, target Target) {
@@ -200,7 +199,7 @@ func (g Target) watch(t testing.TB) Seen {
 	return g.Watch.Seen(t)
 }
 
-// fill tells what became of what was sent between two looks.
+// fill sets the outcomes of what was sent between two looks.
 func (s Seen) fill(r *Result, later Seen) {
 	r.Outcomes = later.Outcomes.Plus(s.Outcomes, -1)
 	r.Rows = len(later.since(s))
@@ -210,7 +209,7 @@ func (s Seen) fill(r *Result, later Seen) {
 // since lists the rows that are there and were not then.
 func (s Seen) since(earlier Seen) []Stored { return s.Stored[len(earlier.Stored):] }
 
-// settle compares what came of a capture with what is wanted, or makes it what is expected.
+// settle compares the outcome of a capture with the expected one, or makes it the expected one.
 func (g Target) settle(t *testing.T, c *Capture, want, got Expect) {
 	t.Helper()
 	if g.Watch == nil { // only answers are known

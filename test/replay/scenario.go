@@ -25,7 +25,7 @@ func LoadScenarios(t testing.TB, files ...string) []*Scenario {
 }
 
 // Play plays a scenario: beat by beat, as fast as the answers come, the steps of a beat at once, each
-// sender's own one after the other. It checks the answers of each step, and by beat what came of them.
+// sender's own one after the other. It checks the answers of each step, and the outcomes by beat.
 func Play(t *testing.T, s *Scenario, target Target) {
 	for n, beat := range s.Beats() {
 		before := target.watch(t)

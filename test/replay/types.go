@@ -73,7 +73,7 @@ type Result = capture.Result
 //	Hash  string   its fingerprint
 type Row = capture.Row
 
-// Outcomes counts what became of deliveries, a map[string]int: "accepted", "handshake", the reasons of drops and those
+// Outcomes counts deliveries by outcome, a map[string]int: "accepted", "handshake", the reasons of drops and those
 // of rejections, as the metrics name them. Its methods are Plus(other, n), Total() and String().
 type Outcomes = capture.Outcomes
 

@@ -17,7 +17,7 @@ import (
 )
 
 // uses are the ways in which the plane is used. Each makes the effect of one key, or gets its answer: empty when it has
-// neither, which is no fault.
+// neither, which is not a fault.
 func (w *world) uses() map[string]func(ctx context.Context, key string) (id string, err error) {
 	return map[string]func(context.Context, string) (string, error){
 		"do": w.do, "dotx": w.doTx, "intx": w.inTx, "door": w.door(w.wrapped), "door of rows": w.door(w.rows), "many": w.many,

@@ -1,4 +1,4 @@
-// Package tutorial builds the program of docs/tutorial.md as its reader does, in a module of its own, and kills it.
+// Package tutorial builds the program of docs/tutorial.md as its reader does, in another module, and kills it.
 package tutorial
 
 import (

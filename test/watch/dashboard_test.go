@@ -97,7 +97,7 @@ func TestPanelRanges(t *testing.T) {
 				}
 			}
 			if strings.Contains(target.Expr, "instance") != strings.Contains(target.Expr, "$instance") && !strings.Contains(target.Expr, "by (instance)") {
-				t.Errorf("%s %s names an instance of its own", p.Title, target.RefID)
+				t.Errorf("%s %s names an instance itself", p.Title, target.RefID)
 			}
 		}
 	}

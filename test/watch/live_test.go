@@ -49,7 +49,7 @@ func startLive(t *testing.T) *live {
 			t.Error(err)
 		}
 	})
-	town, err := Settle(ctx, g)
+	to, err := Register(ctx, g)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func startLive(t *testing.T) *live {
 			t.Error(err)
 		}
 	})
-	l := &live{Traffic: NewTraffic(g, town), Prometheus: p, gateway: g}
+	l := &live{Traffic: NewTraffic(g, to), Prometheus: p, gateway: g}
 	l.scraped(t, 0) // every series was born before the traffic
 	if err := l.EveryOutcome(ctx, server); err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestExpressions(t *testing.T) {
 				name := p.Title + " " + target.RefID
 				expected, ok := want[name]
 				if !ok {
-					t.Errorf("%s: nobody has said what it returns", name)
+					t.Errorf("%s: the test lists no result for it", name)
 					continue
 				}
 				delete(want, name)
@@ -211,7 +211,7 @@ func TestExpressions(t *testing.T) {
 			}
 		}
 		for name := range want {
-			t.Errorf("%s: there is no such panel", name)
+			t.Errorf("%s: no such panel", name)
 		}
 	})
 	t.Run("panels of one provider", func(t *testing.T) {
@@ -279,7 +279,7 @@ func (l *live) checkRules(t *testing.T) {
 		name := rule.Record + rule.Alert
 		expected, ok := want[name]
 		if !ok {
-			t.Errorf("%s: nobody has said what it returns", name)
+			t.Errorf("%s: the test lists no result for it", name)
 			continue
 		}
 		delete(want, name)
@@ -289,7 +289,7 @@ func (l *live) checkRules(t *testing.T) {
 		}
 	}
 	for name := range want {
-		t.Errorf("%s: there is no such rule", name)
+		t.Errorf("%s: no such rule", name)
 	}
 	seen, err := l.Rules(t.Context())
 	if err != nil {
@@ -321,7 +321,7 @@ func (l *live) checkNames(t *testing.T, d *Dashboard) {
 	for of, expr := range exprs {
 		for _, name := range names.FindAllString(expr, -1) {
 			if !slices.Contains(known, name) {
-				t.Errorf("%s asks for %s, which nobody exports or records", of, name)
+				t.Errorf("%s asks for %s, which is neither exported nor recorded", of, name)
 			}
 		}
 	}

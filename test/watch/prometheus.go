@@ -37,7 +37,7 @@ func Promtool(ctx context.Context, input []byte, args ...string) (string, error)
 	return string(out), err
 }
 
-// Prometheus is a server of our own, with the rules of configs/prometheus.
+// Prometheus is a private server with the rules of configs/prometheus.
 type Prometheus struct {
 	URL string
 	cmd *exec.Cmd
@@ -52,7 +52,7 @@ type Scrapes struct {
 }
 
 // StartPrometheus runs one on the configuration of configs/prometheus under root, except for what s says. Its
-// data, and any blocks that are to be there from the beginning, lie in dir/data. Stop ends it.
+// data lie in dir/data, also blocks that it starts with. Stop ends it.
 func StartPrometheus(ctx context.Context, root, dir string, s Scrapes) (*Prometheus, error) {
 	program, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -224,7 +224,7 @@ func number(v any) (float64, error) {
 	text, _ := v.(string)
 	value, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%v is no sample's value", v)
+		return 0, fmt.Errorf("read a sample's value: got %v", v)
 	}
 	return value, nil
 }

@@ -97,7 +97,7 @@ func rules(t *testing.T) []RuleText {
 		t.Fatal(err)
 	}
 	if len(list) == 0 {
-		t.Fatal("there are no rules")
+		t.Fatal("no rules found")
 	}
 	return list
 }
@@ -134,7 +134,7 @@ func TestAlertTexts(t *testing.T) {
 		}
 		anchor, ok := strings.CutPrefix(rule.Annotations["runbook_url"], "docs/runbook.md#")
 		if !ok || anchor != strings.ToLower(rule.Alert) || !slices.Contains(anchors, anchor) {
-			t.Errorf("%s: its runbook_url %q names no section of its own", rule.Alert, rule.Annotations["runbook_url"])
+			t.Errorf("%s: its runbook_url %q does not name its section", rule.Alert, rule.Annotations["runbook_url"])
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestRunbookSections(t *testing.T) {
 	}
 	for _, anchor := range anchors {
 		if strings.HasPrefix(anchor, "gateway") && !slices.ContainsFunc(rules(t), func(r RuleText) bool { return strings.ToLower(r.Alert) == anchor }) {
-			t.Errorf("the runbook has a section for %s, which is no alert", anchor)
+			t.Errorf("the runbook has a section for %s, which is not an alert", anchor)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"webhook-gateway/providers/slack"
 )
 
-// Sent is what was sent in the name of one provider, by what has to become of it.
+// Sent counts what was sent in the name of one provider, by the outcome that it must have.
 type Sent struct {
 	Accepted, Failed  int
 	Dropped           map[drops.Reason]int
@@ -51,7 +51,7 @@ func (s *Sent) Answered() (all, failed int) {
 // Traffic sends to a gateway and counts what it sent. It is safe for concurrent use.
 type Traffic struct {
 	gateway *Gateway
-	town    *Town
+	to      *Registered
 	client  *http.Client
 
 	mu    sync.Mutex
@@ -61,12 +61,12 @@ type Traffic struct {
 }
 
 // NewTraffic returns traffic that has sent nothing.
-func NewTraffic(g *Gateway, town *Town) *Traffic {
+func NewTraffic(g *Gateway, to *Registered) *Traffic {
 	none := func() Sent {
 		return Sent{Dropped: make(map[drops.Reason]int), Rejected: make(map[string]int), Answers: make(map[int]int)}
 	}
 	return &Traffic{
-		gateway: g, town: town, nylas: none(), slack: none(),
+		gateway: g, to: to, nylas: none(), slack: none(),
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 20 * time.Second},
 	}
 }
@@ -139,7 +139,7 @@ func message(grant, id, subject string) []byte {
 // deliver sends a body signed by the destination's current secret.
 func (t *Traffic) deliver(ctx context.Context, path string, body []byte, want int) error {
 	t.count(func(n, _ *Sent) { n.Current++ })
-	return t.post(ctx, path, body, nylas.Sign(t.town.current, body), want)
+	return t.post(ctx, path, body, nylas.Sign(t.to.current, body), want)
 }
 
 // Accept sends new deliveries, a few at once, and returns their ids.
@@ -156,7 +156,7 @@ func (t *Traffic) Accept(ctx context.Context, n int) (ids []string, err error) {
 func (t *Traffic) AcceptPrevious(ctx context.Context, n int) error {
 	for range n {
 		body := message("G1", t.name(), "Hello")
-		if err := t.post(ctx, mainPath, body, nylas.Sign(t.town.previous, body), 200); err != nil {
+		if err := t.post(ctx, mainPath, body, nylas.Sign(t.to.previous, body), 200); err != nil {
 			return err
 		}
 		t.count(func(s, _ *Sent) { s.Accepted++; s.Previous++ })
@@ -177,7 +177,7 @@ func (t *Traffic) Drop(ctx context.Context, reason drops.Reason, n int, ids []st
 		case drops.UnknownJob:
 			body = message("G9", t.name(), "Hello")
 		case drops.JobMismatch:
-			path, body = "/webhooks/nylas/"+t.town.tenant.String(), message("G2", t.name(), "Hello")
+			path, body = "/webhooks/nylas/"+t.to.tenant.String(), message("G2", t.name(), "Hello")
 		case drops.Malformed:
 			body = fmt.Appendf(nil, `{"id":%q`, t.name())
 		}
@@ -218,7 +218,7 @@ func (t *Traffic) Handshake(ctx context.Context, n int) error {
 // Reject sends requests that are refused for the reason, in the name of Nylas.
 func (t *Traffic) Reject(ctx context.Context, reason string, n int) error {
 	body := message("G1", "never kept", "Hello")
-	wrong := nylas.Sign("nobody's secret", body)
+	wrong := nylas.Sign("another secret", body)
 	for range n {
 		var err error
 		switch reason {
@@ -229,11 +229,11 @@ func (t *Traffic) Reject(ctx context.Context, reason string, n int) error {
 		case "unconfirmed":
 			err = t.post(ctx, rotatingPath, body, wrong, 503)
 		case "no_secret":
-			err = t.post(ctx, "/webhooks/nylas/"+t.town.secretless.String(), body, wrong, 503)
+			err = t.post(ctx, "/webhooks/nylas/"+t.to.secretless.String(), body, wrong, 503)
 		case "too_large":
 			err = t.post(ctx, mainPath, make([]byte, 128<<10+1), wrong, 413)
 		default:
-			err = errors.New("there is no such request")
+			err = errors.New("unknown reason")
 		}
 		if err != nil {
 			return fmt.Errorf("reject a request as %s: %w", reason, err)
@@ -251,10 +251,10 @@ func (t *Traffic) RejectSlack(ctx context.Context, reason string, n int) error {
 	case "stale":
 		header = slack.Sign(slackSecret, time.Now().Add(-time.Hour), body)
 	case "mismatch":
-		header = slack.Sign("nobody's secret", time.Now(), body)
+		header = slack.Sign("another secret", time.Now(), body)
 	case "unsigned":
 	default:
-		return fmt.Errorf("reject a request of Slack as %s: there is no such request", reason)
+		return fmt.Errorf("reject a request of Slack as %s: unknown reason", reason)
 	}
 	err := atOnce(make([]string, n), 8, func(string) error {
 		return t.post(ctx, slackPath, body, header, 401)

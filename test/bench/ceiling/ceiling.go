@@ -75,8 +75,8 @@ func newHalf(ctx context.Context, spec Spec, connections int32) (*half, error) {
 	return h, nil
 }
 
-// immediate answers that everything is kept, and keeps nothing. Like the inbox it answers from a goroutine
-// of its own.
+// immediate answers that everything is kept, and keeps nothing. Like the inbox it answers from another
+// goroutine.
 type immediate struct{ queue chan func() }
 
 func newImmediate() *immediate {

@@ -100,7 +100,7 @@ func measure(ctx context.Context, o options, w *world.World) (*report, error) {
 		return nil, fmt.Errorf("measure the sweep: %w", err)
 	}
 	after, err := os.ReadFile("/proc/loadavg")
-	if err == nil { // elsewhere than on Linux there is no such figure
+	if err == nil { // only Linux has this figure
 		b.report.After = strings.TrimSpace(string(after))
 	}
 	return &b.report, nil

@@ -6,7 +6,7 @@ import (
 	"webhook-gateway/test/bench/pgbench"
 )
 
-// The row that Claim inserts, and nothing else: keys that are spread, ids that grow, a commit of its own.
+// The row that Claim inserts, and nothing else: keys that are spread, ids that grow, a commit each.
 const insertScript = `\set n :n + 1
 INSERT INTO agent.idempotency_keys
        (id, organization_id, scope, key, request_hash, lease_token, claimed_at, lease_expires_at, retain_until)

@@ -57,7 +57,7 @@ func (b *bench) work(ctx context.Context, workers int, known bool, size int, cla
 	return sum, nil
 }
 
-// refs are the next keys: such as nobody has claimed, or the known ones in turn.
+// refs are the next keys: new ones, or the known ones in turn.
 func (b *bench) refs(known bool, at, size int) []idempotency.Ref {
 	refs := make([]idempotency.Ref, size)
 	for i := range refs {

@@ -31,7 +31,7 @@ type Spec struct {
 	Repeat bool `json:"repeat"`
 }
 
-// Result is what came of it.
+// Result is what was sent and how it was answered.
 type Result struct {
 	Answered  int           `json:"answered"`   // 200s within the time measured
 	Elapsed   time.Duration `json:"elapsed"`    // the time measured; shorter when the requests ran out

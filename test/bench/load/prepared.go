@@ -36,7 +36,7 @@ func prepare(spec *Spec) (*prepared, error) {
 		return nil, err
 	}
 	if spec.Requests < 1 || len(spec.Addresses) == 0 || len(spec.Tenants) == 0 {
-		return nil, errors.New("nothing to send, nobody to send it to, or nobody that it is of")
+		return nil, errors.New("prepare the requests: a number, an address and a tenant are needed")
 	}
 	if spec.Shape == Gzip {
 		return prepareWhole(spec, body)

@@ -59,7 +59,7 @@ func TestPrepare(t *testing.T) {
 				}
 				for _, d := range deliveries {
 					if d.VendorID == "" || seen[d.VendorID] || !slices.Contains(spec.Tenants, d.Tenant.Value) {
-						t.Fatalf("id %q again or none, or tenant %q of nobody", d.VendorID, d.Tenant.Value)
+						t.Fatalf("id %q again or none, or unknown tenant %q", d.VendorID, d.Tenant.Value)
 					}
 					seen[d.VendorID] = true
 				}

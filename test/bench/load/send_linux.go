@@ -28,7 +28,7 @@ type sender struct {
 	due         chan int // at a Rate: requests whose time has come
 }
 
-// conn is one connection, and what came of its requests.
+// conn is one connection, and the answers to its requests.
 type conn struct {
 	net.Conn
 	address  string

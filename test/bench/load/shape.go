@@ -44,7 +44,7 @@ func (s Shape) body(application string, tenants []string) (string, error) {
 		}
 		return `{"deltas":[` + strings.Join(all, ",") + `]}`, nil
 	default:
-		return "", fmt.Errorf("there is no shape %q", s)
+		return "", fmt.Errorf("unknown shape %q", s)
 	}
 }
 

@@ -38,7 +38,7 @@ type Sample struct {
 	Result      *load.Result  `json:"result,omitempty"`
 }
 
-// String is for whoever waits.
+// String is a line of progress.
 func (s Sample) String() string {
 	text := fmt.Sprintf("%10.0f/s", s.Value)
 	if s.Deliveries > 0 {

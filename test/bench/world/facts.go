@@ -147,7 +147,7 @@ func ticks(pid int, fields ...int) time.Duration {
 	var sum int64
 	for _, f := range fields {
 		if f < len(stat) {
-			n, _ := strconv.ParseInt(stat[f], 10, 64) // what is no number is no time
+			n, _ := strconv.ParseInt(stat[f], 10, 64) // a text counts as 0
 			sum += n
 		}
 	}
@@ -175,7 +175,7 @@ func (w *World) PostgresCPU() time.Duration {
 		return 0
 	}
 	sum := ticks(postmaster, 11, 12, 13, 14) // the last two are of children that have ended
-	entries, _ := os.ReadDir("/proc")        // without it there is no figure
+	entries, _ := os.ReadDir("/proc")        // without it the figure is 0
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {

@@ -71,7 +71,7 @@ func (w *World) Gateway(ctx context.Context, name string, d *Database) (*Process
 	return w.gateway(ctx, exec.Command(w.Options.Gateway, "serve"), name, d)
 }
 
-// Beside starts another gateway's binary with settings of its own.
+// Beside starts another gateway's binary with other settings.
 func (w *World) Beside(ctx context.Context, path string, env []string, d *Database) (*Process, error) {
 	cmd := exec.Command(path, "serve")
 	cmd.Env = env

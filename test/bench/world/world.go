@@ -1,4 +1,4 @@
-// Package world is what a run of the benchmark happens in: a PostgreSQL of its own on a real disk, the
+// Package world is what a run of the benchmark happens in: a private PostgreSQL on a real disk, the
 // processes that are measured, and what they are measured with. It ends what it has started, and the kernel
 // does where it cannot (Linux).
 package world

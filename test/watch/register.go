@@ -10,7 +10,7 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// Settings are those under which every outcome can be had within seconds.
+// Settings produce every outcome within seconds.
 func Settings() []string {
 	return []string{
 		"GATEWAY_MAX_BODY_BYTES=131072", "GATEWAY_BODY_BUDGET_BYTES=1MiB", "GATEWAY_QUEUE_BYTES=1MiB",
@@ -19,10 +19,10 @@ func Settings() []string {
 	}
 }
 
-// Town is who the gateway knows: a Nylas destination with one tenant, one whose rotation is open, a job that
-// waits for its secret, and a Slack application with one tenant.
-type Town struct {
-	current, previous string // secrets of the destination
+// Registered are sources and jobs: a Nylas source with one tenant, one whose rotation is open, a job that has no secret
+// yet, and a Slack source with one tenant.
+type Registered struct {
+	current, previous string // secrets of the Nylas source
 	tenant            uuid.UUID
 	secretless        uuid.UUID
 }
@@ -35,8 +35,8 @@ const (
 )
 
 // Settle registers the town with the gateway.
-func Settle(ctx context.Context, g *Gateway) (*Town, error) {
-	t := &Town{current: "the secret that was set last", previous: "the one before it"}
+func Register(ctx context.Context, g *Gateway) (*Registered, error) {
+	t := &Registered{current: "the secret that was set last", previous: "the one before it"}
 	secret := func(text string) jobs.Secret {
 		s, _ := jobs.NewSecret(text) // these are fit
 		return s

@@ -68,36 +68,43 @@ func (b *bench) trial() bool {
 	return b.beside != "" || b.only != "" || b.profile != "" || len(b.env)+len(b.settings) > 0
 }
 
+// write keeps what was found. The figures of a short run and of a trial mean nothing.
+func (b *bench) write() error {
+	switch {
+	case b.size:
+		return report.Keep(b.out, "size", true, b.report, b.report.SizeMarkdown())
+	case b.short:
+		return report.Keep(b.out, "short", false, b.report, b.report.Markdown())
+	case b.trial():
+		return report.Keep(b.out, "trial", false, b.report, b.report.Markdown())
+	default:
+		return report.Keep(b.out, "bench", true, b.report, b.report.Markdown())
+	}
+}
+
 // segment is one thing that is measured once a round.
 type segment struct {
 	name    string
 	measure func(context.Context, *report.Sample) error
 }
 
-// inTurn measures the segments round after round, forwards and backwards by turns, so that whatever the
-// machine goes through meets all alike.
+// inTurn measures the segments round after round.
 func (b *bench) inTurn(ctx context.Context, rounds int, segments ...segment) error {
-	for round := range rounds {
-		for i := range segments {
-			s := segments[i]
-			if round%2 == 1 {
-				s = segments[len(segments)-1-i]
-			}
-			sample := report.Sample{Round: round}
-			if err := b.db.Reset(ctx); err != nil {
-				return err
-			}
-			if err := s.measure(ctx, &sample); err != nil {
-				return fmt.Errorf("measure %s: %w", s.name, err)
-			}
-			if sample.Result != nil && sample.Result.AllOK == 0 {
-				return fmt.Errorf("measure %s: no request was answered 200", s.name)
-			}
-			b.report.Add(s.name, sample)
-			fmt.Fprintf(os.Stderr, "%-28s %s\n", s.name, sample)
+	return report.InTurn(rounds, len(segments), func(round, i int) error {
+		s, sample := segments[i], report.Sample{Round: round}
+		if err := b.db.Reset(ctx); err != nil {
+			return err
 		}
-	}
-	return nil
+		if err := s.measure(ctx, &sample); err != nil {
+			return fmt.Errorf("measure %s: %w", s.name, err)
+		}
+		if sample.Result != nil && sample.Result.AllOK == 0 {
+			return fmt.Errorf("measure %s: no request was answered 200", s.name)
+		}
+		b.report.Add(s.name, sample)
+		fmt.Fprintf(os.Stderr, "%-28s %s\n", s.name, sample)
+		return nil
+	})
 }
 
 // traffic is what a segment sends.

@@ -11,6 +11,7 @@ import (
 
 	"webhook-gateway/idempotency"
 	"webhook-gateway/internal/devdb"
+	benchreport "webhook-gateway/test/bench/report"
 	"webhook-gateway/test/bench/world"
 )
 
@@ -109,28 +110,22 @@ func words(workers int, word string) string {
 	return fmt.Sprintf("%s, %d workers", word, workers)
 }
 
-// rows measures the segments round after round, forwards and backwards by turns, so that whatever the
-// machine goes through meets all alike.
+// rows measures the segments round after round.
 func (b *bench) rows(ctx context.Context) error {
 	all := b.segments()
-	for round := range b.rounds {
-		for i := range all {
-			s := all[i]
-			if round%2 == 1 {
-				s = all[len(all)-1-i]
-			}
-			if err := b.reset(ctx, s.known); err != nil {
-				return err
-			}
-			perSecond, err := s.measure(ctx)
-			if err != nil {
-				return fmt.Errorf("measure %s: %w", s.name, err)
-			}
-			b.report.add(s.name, perSecond)
-			fmt.Fprintf(os.Stderr, "%-36s %8.0f\n", s.name, perSecond)
+	return benchreport.InTurn(b.rounds, len(all), func(_, i int) error {
+		s := all[i]
+		if err := b.reset(ctx, s.known); err != nil {
+			return err
 		}
-	}
-	return nil
+		perSecond, err := s.measure(ctx)
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", s.name, err)
+		}
+		b.report.add(s.name, perSecond)
+		fmt.Fprintf(os.Stderr, "%-36s %8.0f\n", s.name, perSecond)
+		return nil
+	})
 }
 
 // reset begins every measurement alike: empty, or with the keys that are going to be claimed again.

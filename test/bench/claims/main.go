@@ -1,11 +1,10 @@
 // Command claims measures how fast keys are claimed, singly and in batches, fresh and known, beside a bare
 // INSERT of the same row by PostgreSQL's own load program, on one server in one run; and whether the sweep
-// keeps up beside it. It is started by make bench-claims.
+// keeps up beside it. make bench-claims starts it.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	benchreport "webhook-gateway/test/bench/report"
 	"webhook-gateway/test/bench/world"
 )
 
@@ -52,7 +52,7 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	if f.NArg() > 0 || o.rounds < 1 || o.each <= 0 || o.sweep < time.Second {
-		return o, errors.New("the arguments make no sense together; see -help")
+		return o, errors.New("these arguments exclude each other; see -help")
 	}
 	if o.short {
 		o.rounds, o.each, o.sweep, o.known = 1, 100*time.Millisecond, 2*time.Second, 2000
@@ -83,7 +83,11 @@ func run(ctx context.Context, args []string) error {
 	if err = errors.Join(err, w.Close()); err != nil {
 		return err
 	}
-	return write(o, r)
+	name := "claims"
+	if o.short {
+		name = "claims-short"
+	}
+	return benchreport.Keep(o.out, name, !o.short, r, r.markdown())
 }
 
 func measure(ctx context.Context, o options, w *world.World) (*report, error) {
@@ -104,28 +108,4 @@ func measure(ctx context.Context, o options, w *world.World) (*report, error) {
 		b.report.After = strings.TrimSpace(string(after))
 	}
 	return &b.report, nil
-}
-
-// write leaves the table and the raw figures. Those of a short run are not kept in the repository.
-func write(o options, r *report) error {
-	name, end := "claims", ""
-	if o.short {
-		name, end = "claims-short", ".tmp"
-	}
-	raw, err := json.MarshalIndent(r, "", " ")
-	if err == nil {
-		err = os.MkdirAll(o.out, 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(o.out, name+".json"+end), append(raw, '\n'), 0o644)
-	}
-	table := r.markdown()
-	if err == nil {
-		err = os.WriteFile(filepath.Join(o.out, name+".md"+end), []byte(table), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("keep the figures: %w", err)
-	}
-	_, err = fmt.Print(table)
-	return err
 }

@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	benchreport "webhook-gateway/test/bench/report"
 	"webhook-gateway/test/bench/world"
 )
 
@@ -41,32 +41,23 @@ func (r *report) add(name string, perSecond float64) {
 func (r *report) markdown() string {
 	f := r.Facts
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Claims\n\n%s. %s, %d cores, %s; Linux %s; %s, PostgreSQL %s on %s (8 KiB written and flushed in %v).\n",
-		f.When, f.Processor, f.Cores, f.Memory, f.Kernel, f.Go, f.PostgreSQL, f.FileSystem, f.Flush)
-	fmt.Fprintf(&b, "Load average before: %s", f.Load)
+	shared := "The workers and PostgreSQL share the cores."
 	if r.After != "" {
-		fmt.Fprintf(&b, "; after: %s", r.After)
+		shared = "After: " + r.After + ". " + shared
 	}
-	b.WriteString(". Whoever claims and PostgreSQL share the cores.")
 	var load float64
 	if _, err := fmt.Sscan(f.Load, &load); err == nil && load > float64(f.Cores)/2 {
-		b.WriteString(" The machine was busy\nwith other things as well: the figures are too low, and the ratios rough.")
+		shared += " The machine was busy\nwith other things as well: the figures are too low, and the ratios rough."
 	}
-	b.WriteString("\n\nPostgreSQL:")
-	for i, name := range slices.Sorted(maps.Keys(f.Settings)) {
-		if i > 0 {
-			b.WriteString(",")
-		}
-		fmt.Fprintf(&b, " %s=%s", name, f.Settings[name])
-	}
-	fmt.Fprintf(&b, ".\n\nEvery row is measured %d times for %v, in turn, forwards and backwards; the table is emptied, or filled with the\n"+
+	b.WriteString("# Claims\n\n" + f.Markdown(shared))
+	fmt.Fprintf(&b, "\nEvery row is measured %d times for %v, in turn, forwards and backwards; the table is emptied, or filled with the\n"+
 		"keys that are known, and a checkpoint is written before each. Figures are keys a second: the median, with the least and\n"+
 		"the most behind it. A ratio is the median of the ratios of each round. Every answer was checked. A duplicate is of a\n"+
 		"completed key, and writes nothing. An Effects is a transaction in one round trip: the claims, a row for each, the\n"+
 		"completions. Fingerprints are ready made.\n\n", r.Rounds, r.Each)
 	b.WriteString("| row | keys a second | to INSERT -c 1 | to INSERT -c 16 |\n| --- | --- | --- | --- |\n")
 	for _, name := range r.Order {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, spread(r.Keys[name]), r.ratio(name, insertOne), r.ratio(name, insertMany))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, benchreport.Spread(r.Keys[name]), r.ratio(name, insertOne), r.ratio(name, insertMany))
 	}
 	s := r.Sweep
 	fmt.Fprintf(&b, "\nThe sweep, every second for %v, with %d keys a second past their retention and %d claims a second in batches of %d\n"+
@@ -95,21 +86,5 @@ func (r *report) ratio(name, to string) string {
 	if len(all) == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%.2f", median(all))
-}
-
-func spread(of []float64) string {
-	if len(of) == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.0f (%.0f–%.0f)", median(of), slices.Min(of), slices.Max(of))
-}
-
-func median(of []float64) float64 {
-	sorted := slices.Sorted(slices.Values(of))
-	n := len(sorted)
-	if n == 0 {
-		return 0
-	}
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	return fmt.Sprintf("%.2f", benchreport.Median(all))
 }

@@ -27,7 +27,7 @@ func (r *Report) Markdown() string {
 		"| row | a second | server | PostgreSQL | sender | busy | log | inbox | keys |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Samples)) {
 		each := func(of func(Sample) float64) string {
-			if v := median(r.values(name, of)); v > 0 {
+			if v := Median(r.values(name, of)); v > 0 {
 				return fmt.Sprintf("%.0f", v)
 			}
 			return ""
@@ -35,7 +35,7 @@ func (r *Report) Markdown() string {
 		bytes := func(of func(Sample) int64) string {
 			return each(func(s Sample) float64 { return float64(of(s)) / float64(max(s.Deliveries, 1)) })
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name, spread(r.values(name, func(s Sample) float64 { return s.Value })),
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name, Spread(r.values(name, func(s Sample) float64 { return s.Value })),
 			each(func(s Sample) float64 { return s.each(s.ServerCPU) }), each(func(s Sample) float64 { return s.each(s.PostgresCPU) }),
 			each(func(s Sample) float64 { return s.each(s.LoadCPU) }), r.busy(name),
 			bytes(func(s Sample) int64 { return s.WAL }), bytes(func(s Sample) int64 { return s.Inbox }), bytes(func(s Sample) int64 { return s.Keys }))
@@ -69,7 +69,7 @@ func (r *Report) ranOut() []string {
 
 // busy is empty for what no part of ours measured.
 func (r *Report) busy(name string) string {
-	cores := median(r.values(name, Sample.cores))
+	cores := Median(r.values(name, Sample.cores))
 	if cores == 0 {
 		return ""
 	}
@@ -77,19 +77,9 @@ func (r *Report) busy(name string) string {
 }
 
 func (r *Report) conditions(b *strings.Builder) {
-	f := r.Facts
-	fmt.Fprintf(b, "%s. %s, %d cores, %s; Linux %s; %s, PostgreSQL %s on %s (8 KiB written and flushed in %v).\n",
-		f.When, f.Processor, f.Cores, f.Memory, f.Kernel, f.Go, f.PostgreSQL, f.FileSystem, f.Flush)
-	fmt.Fprintf(b, "Load average before: %s. The sender, the gateway and PostgreSQL share the cores.\n\nPostgreSQL:", f.Load)
-	for i, name := range slices.Sorted(maps.Keys(f.Settings)) {
-		if i > 0 {
-			b.WriteString(",")
-		}
-		fmt.Fprintf(b, " %s=%s", name, f.Settings[name])
-	}
-	b.WriteString(".\n")
-	if len(f.Env) > 0 {
-		fmt.Fprintf(b, "Gateway: %s.\n", strings.Join(f.Env, " "))
+	b.WriteString(r.Facts.Markdown("The sender, the gateway and PostgreSQL share the cores."))
+	if len(r.Facts.Env) > 0 {
+		fmt.Fprintf(b, "Gateway: %s.\n", strings.Join(r.Facts.Env, " "))
 	}
 	b.WriteString("\n")
 }
@@ -103,7 +93,7 @@ func (r *Report) table() [][5]string {
 		}
 		value := func(s Sample) float64 { return s.Value }
 		rows = append(rows, [5]string{
-			figure, spread(r.values(name, value)), spread(r.values(beside, value)), "**" + ratio(r.ratios(name, beside)) + "**", target,
+			figure, Spread(r.values(name, value)), Spread(r.values(beside, value)), "**" + ratio(r.ratios(name, beside)) + "**", target,
 		})
 	}
 	compare(fmt.Sprintf("accepted deliveries/s, 256 connections, beside pgbench with its best %d clients", r.Clients), Fresh, Pgbench, "≥ 2.5, aim 3")
@@ -111,7 +101,7 @@ func (r *Report) table() [][5]string {
 	compare("the same beside a straightforward handler", Fresh, Straightforward, "≥ 3")
 	if shares := r.shares(); len(shares) > 0 {
 		rows = append(rows, [5]string{
-			"share of the ceiling 1/(1/H + 1/D)", spread(r.values(Fresh, func(s Sample) float64 { return s.Value })),
+			"share of the ceiling 1/(1/H + 1/D)", Spread(r.values(Fresh, func(s Sample) float64 { return s.Value })),
 			fmt.Sprintf("H %.0f, D %.0f", r.Median(HTTPAlone), r.Median(SettlingAlone)), "**" + ratio(shares) + "**", "≥ 0.85",
 		})
 	}
@@ -135,7 +125,7 @@ func (r *Report) table() [][5]string {
 	compare("two gateways on one database, beside one", TwoGateways, OneGateway, "no loss")
 	for _, name := range []string{Large, Gzip, Deltas} {
 		if len(r.Samples[name]) > 0 {
-			rows = append(rows, [5]string{name + ", deliveries/s", spread(r.values(name, func(s Sample) float64 { return s.Value })), "", "", ""})
+			rows = append(rows, [5]string{name + ", deliveries/s", Spread(r.values(name, func(s Sample) float64 { return s.Value })), "", "", ""})
 		}
 	}
 	if of := r.Samples[Overload]; len(of) > 0 {
@@ -144,8 +134,8 @@ func (r *Report) table() [][5]string {
 		})
 		rows = append(rows, [5]string{
 			"overload: 2,000 connections, room for 1,000 deliveries; kept/s, beside right after it",
-			spread(r.values(Overload, func(s Sample) float64 { return s.Value })) + fmt.Sprintf(", %.0f %% answered 503", median(refused)),
-			spread(r.values(Afterwards, func(s Sample) float64 { return s.Value })), "", "",
+			Spread(r.values(Overload, func(s Sample) float64 { return s.Value })) + fmt.Sprintf(", %.0f %% answered 503", Median(refused)),
+			Spread(r.values(Afterwards, func(s Sample) float64 { return s.Value })), "", "",
 		})
 	}
 	return rows
@@ -177,18 +167,19 @@ func (r *Report) latencyRow(figure, name, target string) [][5]string {
 	return [][5]string{{figure, spreadOf(p50, "%.1f") + " / **" + spreadOf(p99, "%.1f") + "** ms", fmt.Sprintf("%.0f/s", r.Median(name)), "", target}}
 }
 
-func spread(list []float64) string { return spreadOf(list, "%.0f") }
+// Spread is the median of a list, with the least and the most.
+func Spread(list []float64) string { return spreadOf(list, "%.0f") }
 
 func spreadOf(list []float64, form string) string {
 	if len(list) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(form+" ("+form+"–"+form+")", median(list), slices.Min(list), slices.Max(list))
+	return fmt.Sprintf(form+" ("+form+"–"+form+")", Median(list), slices.Min(list), slices.Max(list))
 }
 
 func ratio(list []float64) string {
 	if len(list) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.2f (%.2f–%.2f)", median(list), slices.Min(list), slices.Max(list))
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", Median(list), slices.Min(list), slices.Max(list))
 }

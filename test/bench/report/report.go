@@ -2,7 +2,10 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -82,7 +85,7 @@ func (r *Report) Add(name string, s Sample) {
 
 // Median is the middle value of what was measured under the name; 0 without any.
 func (r *Report) Median(name string) float64 {
-	return median(r.values(name, func(s Sample) float64 { return s.Value }))
+	return Median(r.values(name, func(s Sample) float64 { return s.Value }))
 }
 
 func (r *Report) values(name string, of func(Sample) float64) []float64 {
@@ -106,7 +109,48 @@ func (r *Report) ratios(name, beside string) []float64 {
 	return list
 }
 
-func median(list []float64) float64 {
+// InTurn calls measure for n things round after round, forwards and backwards by turns, so that changes of the machine
+// affect all alike.
+func InTurn(rounds, n int, measure func(round, i int) error) error {
+	for round := range rounds {
+		for i := range n {
+			if round%2 == 1 {
+				i = n - 1 - i
+			}
+			if err := measure(round, i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Keep writes the table and the raw figures to a folder, and prints the table. Figures that mean nothing go to files
+// that are not kept in the repository.
+func Keep(out, name string, meaningful bool, figures any, table string) error {
+	end := ""
+	if !meaningful {
+		end = ".tmp"
+	}
+	raw, err := json.MarshalIndent(figures, "", " ")
+	if err == nil {
+		err = os.MkdirAll(out, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(out, name+".json"+end), append(raw, '\n'), 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(out, name+".md"+end), []byte(table), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("keep the figures: %w", err)
+	}
+	_, err = fmt.Print(table)
+	return err
+}
+
+// Median is the middle value of a list; 0 of an empty one.
+func Median(list []float64) float64 {
 	if len(list) == 0 {
 		return 0
 	}

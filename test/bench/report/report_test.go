@@ -41,7 +41,7 @@ func TestMediansAndRatios(t *testing.T) {
 	if diff := cmp.Diff([]float64{.625, 1, 1.875}, r.shares(), nearly); diff != "" {
 		t.Error(diff)
 	}
-	if got := median([]float64{4, 1, 3, 2}); got != 2.5 {
+	if got := Median([]float64{4, 1, 3, 2}); got != 2.5 {
 		t.Errorf("median of four: %v", got)
 	}
 }

@@ -37,9 +37,9 @@ func (r *Report) SizeMarkdown() string {
 		empty, filled, compressed := SizeNames(s.Million)
 		value := func(s Sample) float64 { return s.Value }
 		log := func(s Sample) float64 { return float64(s.WAL) / float64(max(s.Deliveries, 1)) }
-		fmt.Fprintf(&b, "| %d million, %.1f in the end | %s | %s | **%s** | %s | %.0f, %.0f | %.2f GB | %.2f GB | %.0f |\n", s.Million, float64(s.Rows)/1e6, spread(r.values(filled, value)),
-			spread(r.values(empty, value)), ratio(r.ratios(filled, empty)), ratio(r.ratios(compressed, empty)),
-			median(r.values(filled, log)), median(r.values(compressed, log)), float64(s.Table)/1e9, float64(s.Indexes)/1e9,
+		fmt.Fprintf(&b, "| %d million, %.1f in the end | %s | %s | **%s** | %s | %.0f, %.0f | %.2f GB | %.2f GB | %.0f |\n", s.Million, float64(s.Rows)/1e6, Spread(r.values(filled, value)),
+			Spread(r.values(empty, value)), ratio(r.ratios(filled, empty)), ratio(r.ratios(compressed, empty)),
+			Median(r.values(filled, log)), Median(r.values(compressed, log)), float64(s.Table)/1e9, float64(s.Indexes)/1e9,
 			float64(s.Table+s.Indexes)/float64(max(s.Rows, 1)))
 	}
 	return b.String()

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -52,6 +53,17 @@ func (w *World) Facts(ctx context.Context, d *Database) (Facts, error) {
 		Settings:   set,
 		Env:        w.Env,
 	}, nil
+}
+
+// Markdown is a paragraph about the machine and one about PostgreSQL. shared says what shares the cores.
+func (f Facts) Markdown(shared string) string {
+	var settings []string
+	for _, name := range slices.Sorted(maps.Keys(f.Settings)) {
+		settings = append(settings, name+"="+f.Settings[name])
+	}
+	return fmt.Sprintf("%s. %s, %d cores, %s; Linux %s; %s, PostgreSQL %s on %s (8 KiB written and flushed in %v).\n"+
+		"Load average before: %s. %s\n\nPostgreSQL: %s.\n", f.When, f.Processor, f.Cores, f.Memory, f.Kernel, f.Go,
+		f.PostgreSQL, f.FileSystem, f.Flush, f.Load, shared, strings.Join(settings, ", "))
 }
 
 // flushTime is what a commit waits for at the least.

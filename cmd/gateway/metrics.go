@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/connections"
 )
 
 // registerProcess registers what a process knows of itself.
@@ -23,6 +23,6 @@ func registerProcess(reg prometheus.Registerer, pool *pgxpool.Pool) {
 		info,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		pg.NewCollector(pool),
+		connections.NewPoolCollector(pool),
 	)
 }

@@ -1,4 +1,4 @@
-// Package connections bounds how many connections a listener holds at once.
+// Package connections bounds how many connections a listener holds at once, and counts those to PostgreSQL.
 package connections
 
 import (

@@ -1,4 +1,4 @@
-package pg
+package connections
 
 import (
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,8 +11,8 @@ type collector struct {
 	connections, limit, acquires, waits, waited *prometheus.Desc
 }
 
-// NewCollector returns the metrics of a pool, read at the scrape.
-func NewCollector(pool *pgxpool.Pool) prometheus.Collector {
+// NewPoolCollector returns the metrics of a pool, read at the scrape.
+func NewPoolCollector(pool *pgxpool.Pool) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("gateway_db_pool_"+name, help, labels, nil)
 	}

@@ -1,5 +1,5 @@
-// Package configs reads the gateway's settings: the environment, over an optional YAML file. Every problem
-// is reported at once, by the setting's name.
+// Package configs reads the gateway's settings from the environment and an optional YAML file; the environment wins. It
+// reports every problem at once, by the setting's name.
 package configs
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Config is the value of every setting. Other packages are handed single values, never all of it.
+// Config holds the value of every setting. Other packages receive single values, never the whole Config.
 type Config struct {
 	DatabaseURL Secret `env:"DATABASE_URL"`
 	SecretsKey  Secret `env:"GATEWAY_SECRETS_KEY"`
@@ -57,10 +57,9 @@ type Config struct {
 	RejectedDir  string `env:"GATEWAY_REJECTED_DIR"`
 }
 
-// Load reads the settings from the environment, given as os.Environ gives it, and from a YAML file: the
-// one named by file, else the one that GATEWAY_CONFIG names, else none. What the environment sets wins; a
-// setting that is set to nothing counts as not set. The error joins every problem found, one a line. It
-// demands no setting; Require does.
+// Load reads the settings from the environment, in the form of os.Environ, and from a YAML file: the argument file if
+// set, else the one in GATEWAY_CONFIG, else none. The environment wins. A setting with an empty value counts as not
+// set. The error joins all problems, one per line. No setting is required; see Require.
 func Load(file string, environ []string) (Config, error) {
 	var p problems
 	texts := defaults(env.ToMap(environ))
@@ -92,7 +91,7 @@ func Load(file string, environ []string) (Config, error) {
 	return c, p.err()
 }
 
-// parse turns the settings' texts into values, and says which could not be read.
+// parse converts the settings' texts to values, and returns the names of those that could not be read.
 func (c *Config) parse(texts map[string]string, p *problems) (bad map[string]bool) {
 	bad = make(map[string]bool)
 	err := env.ParseWithOptions(c, env.Options{
@@ -120,7 +119,7 @@ func (c *Config) parse(texts map[string]string, p *problems) (bad map[string]boo
 	return bad
 }
 
-// wanted says how a value of the type is written.
+// wanted says how to write a value of the type.
 func wanted(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[time.Duration]():
@@ -132,7 +131,7 @@ func wanted(t reflect.Type) string {
 	case reflect.TypeFor[bool]():
 		return "true or false"
 	case reflect.TypeFor[Networks]():
-		return "addresses or networks with commas between, like 10.0.0.0/8, 192.0.2.7"
+		return "addresses or networks separated by commas, like 10.0.0.0/8, 192.0.2.7"
 	case reflect.TypeFor[slog.Level]():
 		return "debug, info, warn or error"
 	default:
@@ -140,7 +139,7 @@ func wanted(t reflect.Type) string {
 	}
 }
 
-// Require returns an error that names every one of the settings that is not set, each with what to do.
+// Require returns an error that names each of these settings that is not set, and what to do.
 func (c Config) Require(names ...string) error {
 	var p problems
 	for _, s := range table() {
@@ -153,7 +152,7 @@ func (c Config) Require(names ...string) error {
 	return p.err()
 }
 
-// text is a setting's value as text; secrets are revealed.
+// text returns a setting's value as text. It reveals secrets.
 func (c Config) text(name string) string {
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {
@@ -174,14 +173,14 @@ func (c Config) text(name string) string {
 	return ""
 }
 
-// Value is one setting and what it is set to.
+// Value is one setting and its value.
 type Value struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Redacted lists every setting with the value in force, in the order of Settings, for people to read. Of a
-// secret it tells whether it is set; of DATABASE_URL, where it is a URL, the host and database as well.
+// Redacted lists every setting with the value in force, in the order of Settings, for people to read. For a secret it
+// only says whether it is set; for a DATABASE_URL that is a URL, also the host and database.
 func (c Config) Redacted() []Value {
 	var list []Value
 	for _, s := range table() {
@@ -202,7 +201,7 @@ func (c Config) Redacted() []Value {
 	return list
 }
 
-// problems collects what is wrong.
+// problems collects errors.
 type problems struct{ list []error }
 
 func (p *problems) add(name string, err error) {
@@ -213,7 +212,7 @@ func (p *problems) add(name string, err error) {
 
 func (p *problems) err() error { return errors.Join(p.list...) }
 
-// defaults are the texts of the settings that nobody has set.
+// defaults returns the texts of settings that are not set.
 func defaults(environ map[string]string) map[string]string {
 	texts := make(map[string]string)
 	for _, s := range table() {
@@ -223,7 +222,7 @@ func defaults(environ map[string]string) map[string]string {
 	return texts
 }
 
-// stateDir is where the state of a user's gateway belongs, unless set.
+// stateDir returns the default folder for the state of a user's gateway.
 func stateDir(environ map[string]string, user int) string {
 	const ofMachine = "/var/lib/gateway"
 	if dir := environ["XDG_STATE_HOME"]; filepath.IsAbs(dir) {

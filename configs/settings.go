@@ -14,7 +14,7 @@ import (
 	"webhook-gateway/internal/dsn"
 )
 
-// fileSetting names the file; it cannot stand in one.
+// fileSetting names the file. The file itself cannot contain it.
 const fileSetting = "GATEWAY_CONFIG"
 
 const (
@@ -27,15 +27,15 @@ const (
 // Setting describes one setting, for documentation and for checks.
 type Setting struct {
 	Name    string // of the environment variable
-	YAML    string // key in the file; empty: the environment alone
-	Default string // as it would be written; empty: none
+	YAML    string // key in the file; empty: only in the environment
+	Default string // as written in the environment; empty: none
 	Help    string // one sentence or two
 	Secret  bool   // never printed
 }
 
 type setting struct {
 	Setting
-	missing string              // what to do when a command needs it and it is not set
+	missing string              // what to do if a command needs the setting and it is not set
 	check   func(*Config) error // nil: any value of its type
 }
 
@@ -48,7 +48,7 @@ func Settings() []Setting {
 	return list
 }
 
-// table is the one place where settings are described. A setting is a row here and a field of Config.
+// table describes all settings. Each setting is a row here and a field of Config.
 func table() []setting {
 	list := []setting{
 		{Setting: Setting{Name: fileSetting, Help: "YAML file with settings. The environment wins over it. The flag --config names one too."}},
@@ -189,33 +189,33 @@ func captures() []setting {
 	}
 }
 
-// checkTogether looks at settings that only make sense together.
+// checkTogether checks settings that depend on each other.
 func (c *Config) checkTogether(p *problems) {
 	if c.BodyBudgetBytes < c.MaxBodyBytes {
-		p.add("GATEWAY_BODY_BUDGET_BYTES", fmt.Errorf("%s is less than GATEWAY_MAX_BODY_BYTES (%s), so that the largest body never fits; raise it",
+		p.add("GATEWAY_BODY_BUDGET_BYTES", fmt.Errorf("%s is less than GATEWAY_MAX_BODY_BYTES (%s), so the largest body never fits; raise it",
 			formatBytes(c.BodyBudgetBytes), formatBytes(c.MaxBodyBytes)))
 	}
 	if c.QueueBytes < c.MaxBodyBytes {
-		p.add("GATEWAY_QUEUE_BYTES", fmt.Errorf("%s is less than GATEWAY_MAX_BODY_BYTES (%s), so that the largest delivery is never stored; raise it",
+		p.add("GATEWAY_QUEUE_BYTES", fmt.Errorf("%s is less than GATEWAY_MAX_BODY_BYTES (%s), so the largest delivery is never stored; raise it",
 			formatBytes(c.QueueBytes), formatBytes(c.MaxBodyBytes)))
 	}
 	if c.ShutdownTimeout <= c.SettleTimeout {
-		p.add("GATEWAY_SHUTDOWN_TIMEOUT", fmt.Errorf("%s is not longer than GATEWAY_SETTLE_TIMEOUT (%s), so that a stop would cut off what may still be stored; raise it",
+		p.add("GATEWAY_SHUTDOWN_TIMEOUT", fmt.Errorf("%s is not longer than GATEWAY_SETTLE_TIMEOUT (%s), so a stop would cut off deliveries that are being stored; raise it",
 			c.ShutdownTimeout, c.SettleTimeout))
 	}
 	if !c.AdminOpen && !OnLoopback(c.AdminListen) {
-		p.add("GATEWAY_ADMIN_OPEN", fmt.Errorf("GATEWAY_ADMIN_LISTEN (%s) is not on loopback, and the admin listener has no authentication; listen on 127.0.0.1, or set GATEWAY_ADMIN_OPEN=true to say: I protect it otherwise",
+		p.add("GATEWAY_ADMIN_OPEN", fmt.Errorf("GATEWAY_ADMIN_LISTEN (%s) is not on loopback, and the admin listener has no authentication; listen on 127.0.0.1, or set GATEWAY_ADMIN_OPEN=true if something else protects it",
 			c.AdminListen))
 	}
 	if c.Pprof && !OnLoopback(c.AdminListen) {
-		p.add("GATEWAY_PPROF", fmt.Errorf("profiles show what is in memory, and GATEWAY_ADMIN_LISTEN (%s) is not on loopback; listen on 127.0.0.1, or leave it off",
+		p.add("GATEWAY_PPROF", fmt.Errorf("profiles show memory content, and GATEWAY_ADMIN_LISTEN (%s) is not on loopback; listen on 127.0.0.1, or leave profiles off",
 			c.AdminListen))
 	}
 	if c.CaptureDir != "" && c.CaptureDir == c.RejectedDir {
-		p.add("GATEWAY_REJECTED_DIR", errors.New("is GATEWAY_CAPTURE_DIR as well; what was refused must not be taken for what was verified: choose another folder"))
+		p.add("GATEWAY_REJECTED_DIR", errors.New("is the same folder as GATEWAY_CAPTURE_DIR, so refused requests would look like verified ones; choose another folder"))
 	}
 	if c.Listen == c.AdminListen && !strings.HasSuffix(c.Listen, ":0") {
-		p.add("GATEWAY_ADMIN_LISTEN", fmt.Errorf("%s is GATEWAY_LISTEN as well; choose another port", c.AdminListen))
+		p.add("GATEWAY_ADMIN_LISTEN", fmt.Errorf("%s is also GATEWAY_LISTEN; choose another port", c.AdminListen))
 	}
 }
 
@@ -242,7 +242,7 @@ func duration(d, least, most time.Duration) error {
 
 func absolute(path string) error {
 	if !filepath.IsAbs(path) {
-		return fmt.Errorf("%q depends on where the process was started; write a path from the root", path)
+		return fmt.Errorf("%q is a relative path; write an absolute one", path)
 	}
 	return nil
 }
@@ -260,19 +260,19 @@ func address(text string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("%q is no address to listen on; write host:port or :port, like 127.0.0.1:8081", text)
+		return fmt.Errorf("%q is not a listen address; write host:port or :port, like 127.0.0.1:8081", text)
 	}
 	return nil
 }
 
-// OnLoopback reports whether a host, with or without a port, is this machine and reachable from it alone.
+// OnLoopback reports whether a host, with or without a port, is a loopback address, which only this machine can reach.
 func OnLoopback(hostport string) bool {
 	host := (&url.URL{Host: hostport}).Hostname()
 	ip, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
-// databaseURL never tells the text: it holds a password.
+// databaseURL never quotes the text: it holds a password.
 func databaseURL(text string) error {
 	if text == "" {
 		return nil

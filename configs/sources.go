@@ -13,18 +13,18 @@ import (
 	"webhook-gateway/internal/files"
 )
 
-// maxFile bounds the file of settings.
+// maxFile is the maximum size of the settings file.
 const maxFile = 256 << 10
 
-// prefix marks the environment variables that are ours, so that a name that is written wrong is noticed.
+// prefix is the prefix of our environment variables. An unknown name with it is an error.
 const prefix = "GATEWAY_"
 
-// elsewhere are variables with our prefix that are no settings of a gateway.
+// elsewhere matches variables with our prefix that are not settings of a gateway.
 var elsewhere = regexp.MustCompile(`^GATEWAY_(PG_BIN` + // where development and tests find PostgreSQL
-	// What Kubernetes adds to every container beside a Service whose name begins with "gateway".
+	// Kubernetes adds these to every container if a Service's name begins with "gateway".
 	`|([A-Z0-9_]+_)?SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|([A-Z0-9_]+_)?PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// fromEnvironment picks the settings out of the environment. One set to nothing is not set.
+// fromEnvironment returns the settings in the environment. One with an empty value is not set.
 func fromEnvironment(environ []string, p *problems) map[string]string {
 	known := make(map[string]bool)
 	for _, s := range table() {
@@ -37,13 +37,13 @@ func fromEnvironment(environ []string, p *problems) map[string]string {
 		case known[name] && text != "":
 			given[name] = text
 		case !known[name] && strings.HasPrefix(name, prefix) && !elsewhere.MatchString(name):
-			p.add(name, errors.New("there is no such setting; look for a slip of the pen, or unset it"))
+			p.add(name, errors.New("unknown setting; check the spelling, or unset it"))
 		}
 	}
 	return given
 }
 
-// fromFile reads a YAML file: one flat mapping of the settings' keys to single values.
+// fromFile reads a YAML file: one flat mapping of setting keys to single values.
 func fromFile(file string, p *problems) map[string]string {
 	given := make(map[string]string)
 	add := func(line int, format string, args ...any) {
@@ -57,7 +57,7 @@ func fromFile(file string, p *problems) map[string]string {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	var doc yaml.Node
 	switch err := decoder.Decode(&doc); {
-	case errors.Is(err, io.EOF): // empty, or comments alone
+	case errors.Is(err, io.EOF): // empty, or only comments
 		return given
 	case err != nil:
 		p.list = append(p.list, fmt.Errorf("read %s: %w", file, err))
@@ -68,7 +68,7 @@ func fromFile(file string, p *problems) map[string]string {
 		return given
 	}
 	if root.Kind != yaml.MappingNode {
-		add(root.Line, "settings are written as key: value, each on its line")
+		add(root.Line, "write settings as key: value, one per line")
 		return given
 	}
 	names := make(map[string]string)
@@ -85,11 +85,11 @@ func fromFile(file string, p *problems) map[string]string {
 		case !known:
 			add(key.Line, "unknown key %.100q", key.Value)
 		case twice:
-			add(key.Line, "the key %q is there twice", key.Value)
+			add(key.Line, "duplicate key %q", key.Value)
 		case value.Kind != yaml.ScalarNode:
 			add(value.Line, "%s takes one value", key.Value)
 		case value.Tag == "!!null":
-			add(value.Line, "%s has no value; give one, or leave the line out", key.Value)
+			add(value.Line, "%s has no value; set one, or remove the line", key.Value)
 		default:
 			given[name] = value.Value
 		}

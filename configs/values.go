@@ -17,11 +17,11 @@ const redacted = "[redacted]"
 
 // Secret is a setting that is never shown: it prints, logs and encodes as [redacted].
 type Secret struct {
-	// A pointer, because fmt reads unexported fields of an outer struct without asking their methods.
+	// A pointer, because fmt prints unexported fields of an outer struct without calling their methods.
 	text *string
 }
 
-// Reveal returns the text; empty when it is not set.
+// Reveal returns the text; empty if it is not set.
 func (s Secret) Reveal() string {
 	if s.text == nil {
 		return ""
@@ -29,7 +29,7 @@ func (s Secret) Reveal() string {
 	return *s.text
 }
 
-// UnmarshalText takes any text. It never fails.
+// UnmarshalText accepts any text. It never fails.
 func (s *Secret) UnmarshalText(text []byte) error {
 	if held := string(text); held != "" {
 		s.text = &held
@@ -37,7 +37,7 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// NewSecret returns a Secret of that text, for a caller that makes settings instead of loading them.
+// NewSecret returns a Secret with the text, for a caller that builds settings instead of loading them.
 func NewSecret(text string) Secret { return Secret{text: &text} }
 
 // String returns [redacted].
@@ -58,7 +58,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // Networks is a list of networks. A single address is a network of one.
 type Networks []netip.Prefix
 
-// UnmarshalText reads addresses and networks with commas between.
+// UnmarshalText reads addresses and networks, separated by commas.
 func (n *Networks) UnmarshalText(text []byte) error {
 	*n = nil
 	for part := range strings.SplitSeq(string(text), ",") {
@@ -78,7 +78,7 @@ func (n *Networks) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String lists them with commas between.
+// String lists them, separated by commas.
 func (n Networks) String() string {
 	parts := make([]string, len(n))
 	for i, network := range n {
@@ -87,8 +87,7 @@ func (n Networks) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// hostOf tells of a database's address what is no secret: a password may stand in the user's part and in
-// the query.
+// hostOf returns the part of a database address that may be shown. User and query may contain a password.
 func hostOf(text string) string {
 	if place := dsn.Place(text); place != "" {
 		return place + " (user, password and parameters not shown)"
@@ -103,7 +102,7 @@ type unit struct {
 
 func units() []unit { return []unit{{"GiB", gib}, {"MiB", mib}, {"KiB", kib}, {"B", 1}} }
 
-// parseBytes reads a size: a number of bytes, or one with KiB, MiB or GiB behind it.
+// parseBytes reads a size: a number of bytes, or a number with KiB, MiB or GiB.
 func parseBytes(text string) (int64, error) {
 	number, scale := strings.TrimSpace(text), int64(1)
 	for _, u := range units() {
@@ -119,7 +118,7 @@ func parseBytes(text string) (int64, error) {
 	return n * scale, nil
 }
 
-// formatBytes writes a size so that parseBytes reads the same.
+// formatBytes formats a size so that parseBytes can read it.
 func formatBytes(n int64) string {
 	for _, u := range units() {
 		if u.bytes > 1 && n >= u.bytes && n%u.bytes == 0 {

@@ -1,5 +1,5 @@
-// Package migrations is the schema, and how a database is brought up to it. The files in sql/ only go
-// up: a mistake is mended by the next file, never by taking one back.
+// Package migrations holds the schema and migrates databases to it. The files in sql/ only go up: the next file
+// corrects a mistake, and no file is ever reverted.
 package migrations
 
 import (
@@ -27,17 +27,16 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-// table is where goose notes what it has applied. It cannot lie in the schema agent, which the first
-// migration makes.
+// table is where goose records applied migrations. It cannot be in the schema agent, which the first migration creates.
 const table = "public.agent_migrations"
 
-// Locks are waited for a little only: a migration that queues for a busy table would stop every
-// statement that comes after it, the settling of deliveries among them.
+// Waits for locks are short: a migration that queues for a busy table would block every statement after it, including
+// the settling of deliveries.
 const lockTimeout = "5s"
 
-// Two gateways may start at once. One polls for the other to finish, every second for five minutes. It
-// polls because a session that blocks in pg_advisory_lock holds a snapshot, and CREATE INDEX
-// CONCURRENTLY in the other waits for that snapshot: a deadlock.
+// Two processes may migrate at once. The second polls until the first has finished, every second for five minutes. It
+// polls because a session that blocks in pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY in the first
+// would wait for that snapshot: a deadlock.
 const (
 	pollSeconds = 1
 	pollTimes   = 300
@@ -50,20 +49,20 @@ type Applied struct {
 	Took    time.Duration
 }
 
-// State is a migration as a database knows it.
+// State is the state of a migration in a database.
 type State struct {
 	Version   int64
 	Name      string    // the file's name
 	AppliedAt time.Time // zero while it is pending
-	Newer     bool      // a later build's; its file's name is not known here
+	Newer     bool      // of a later build; this build does not know its file name
 }
 
 // ErrMigrate says that a migration failed.
 var ErrMigrate = errors.New("migrate")
 
-// Up applies every pending migration, each in a transaction of its own, and returns those it applied, in
-// their order. When one fails, those before it stay and are returned with the error. Calls from several
-// processes take turns; the later ones find nothing left to do.
+// Up applies every pending migration, each in its own transaction, and returns those that it applied, in order. If one
+// fails, those before it stay applied and are returned with the error. Calls from several processes take turns; the
+// later ones find nothing to do.
 func Up(ctx context.Context, databaseURL string) ([]Applied, error) {
 	db, pool, err := open(ctx, databaseURL)
 	if err != nil {
@@ -92,8 +91,8 @@ func Up(ctx context.Context, databaseURL string) ([]Applied, error) {
 const selectApplied = `SELECT version_id, max(tstamp AT TIME ZONE 'UTC')
   FROM ` + table + ` WHERE is_applied GROUP BY version_id`
 
-// Status returns every migration of this build and then those that a later build has applied, in their order. It
-// only reads: a database that was never migrated is left as it is, and no lock is waited for.
+// Status returns every migration of this build, then those that a later build has applied, in order. It only reads: it
+// does not change a database that was never migrated, and waits for no lock.
 func Status(ctx context.Context, databaseURL string) ([]State, error) {
 	db, pool, err := open(ctx, databaseURL)
 	if err != nil {
@@ -113,7 +112,7 @@ func Status(ctx context.Context, databaseURL string) ([]State, error) {
 		states = append(states, State{Version: s.Version, Name: path.Base(s.Path), AppliedAt: at[s.Version]})
 		delete(at, s.Version)
 	}
-	delete(at, 0) // the table's first row, which goose makes
+	delete(at, 0) // the table's first row, which goose creates
 	for _, version := range slices.Sorted(maps.Keys(at)) {
 		states = append(states, State{Version: version, Name: fmt.Sprintf("%d (of a newer build)", version), AppliedAt: at[version], Newer: true})
 	}
@@ -132,14 +131,14 @@ func Pending(ctx context.Context, databaseURL string) (int, error) {
 	return n, err
 }
 
-// Hash names the schema of this build: it changes with the name or the content of any migration.
+// Hash identifies the schema of this build: it changes with the name or the content of any migration.
 func Hash() string { return hash(files) }
 
 func hash(fsys fs.FS) string {
 	h := sha256.New()
 	names, _ := fs.Glob(fsys, "sql/*.sql") // the pattern is well-formed, and that is its only error
 	for _, name := range names {
-		text, _ := fs.ReadFile(fsys, name) // embedded: it is there
+		text, _ := fs.ReadFile(fsys, name) // embedded, so it exists
 		fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
 	}
 	return hex.EncodeToString(h.Sum(nil))

@@ -50,10 +50,10 @@ func TestNoCommandShowsAMistypedPassword(t *testing.T) {
 		"postgres://me:zq1@127.0.0.1:zq2/db":                   "a port that is not a number",
 		"postgres://me:zq1@127.0.0.1:1/db?pgbouncer=true":      "the parameter pgbouncer",
 		"postgres://me:zq1@127.0.0.1:1/db?schema=public":       "the parameter schema",
-		"postgres://127.0.0.1:1/db?password=zq1&zq2=zq3":       "an unknown parameter behind password",
+		"postgres://127.0.0.1:1/db?password=zq1&zq2=zq3":       "an unknown parameter after password",
 		`"postgres://me:zq1@127.0.0.1:1/db"`:                   "remove the quotes",
 		"host=127.0.0.1 port=1 password=zq1 zq2 dbname=db":     "single quotes",
-		"host=127.0.0.1 port=1 password=zq1 zq2=zq3 dbname=db": "an unknown parameter behind password",
+		"host=127.0.0.1 port=1 password=zq1 zq2=zq3 dbname=db": "an unknown parameter after password",
 		"host=127.0.0.1 port=1 password='zq1'zq2 dbname=db":    "quote the whole value",
 		"me:zq1@127.0.0.1:1/db":                                "is not a PostgreSQL connection string",
 	} {

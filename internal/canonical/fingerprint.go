@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// form is what it takes to write a value's canonical form into a hash. It is kept with a Doc for reuse.
+// form holds the state for writing a value's canonical form into a hash. A Doc keeps it for reuse.
 type form struct {
 	sum   hash.Hash
-	out   []byte   // written, and not yet given to sum
+	out   []byte   // written, but not yet given to sum
 	order []member // the members of the open objects, each object's sorted
-	names []byte   // the names among them that had escapes, resolved
+	names []byte   // those of the names that had escapes, resolved
 	stack []level
 }
 
-// member is one member to be written: its name's text, in the body or in form.names, and its name's node.
+// member is one member to write: the text of its name, in the body or in form.names, and the node of its name.
 type member struct {
 	from  uint32 // with escapedBit: in form.names
 	until uint32
@@ -27,19 +27,19 @@ type member struct {
 type level struct {
 	object    bool
 	at, until uint32 // object: positions in form.order; array: node numbers
-	names     uint32 // how long form.names was before
+	names     uint32 // the previous length of form.names
 	first     uint32
 }
 
 const flushAt = 8 << 10
 
-// Fingerprint is "c1:" and the SHA-256 of the value's canonical form in hex: no blanks, members sorted by
-// the bytes of their names, strings in one spelling, numbers exactly as they are written, without the
+// Fingerprint returns "c1:" and the SHA-256 of the value's canonical form in hex. The canonical form has no blanks,
+// members sorted by the bytes of their names, one spelling for strings, numbers exactly as written, and none of the
 // value's own members named in omit. Values have the same fingerprint only if they have the same content.
 //
-// A value in which a member is repeated, other than one left out or inside one, has no canonical form: its
-// fingerprint is Raw of its bytes (of the whole body, for the root). Text that is no UTF-8 has one: its
-// bytes are kept as they are.
+// A value with a repeated member, other than an omitted one or inside one, has no canonical form: its fingerprint is
+// Raw of its bytes (of the whole body, for the root). Text that is not UTF-8 has a canonical form: its bytes stay as
+// they are.
 func (v Value) Fingerprint(omit ...string) string {
 	if v.doc == nil {
 		return Raw(nil)
@@ -62,7 +62,7 @@ func (v Value) Fingerprint(omit ...string) string {
 	return spell(canonicalPrefix, &sum)
 }
 
-// writeForm writes the value at node i; false when a member is repeated.
+// writeForm writes the value at node i; false if a member is repeated.
 func (d *Doc) writeForm(i uint32, omit []string) bool {
 	f := &d.form
 	for {
@@ -91,8 +91,8 @@ func (d *Doc) writeForm(i uint32, omit []string) bool {
 	}
 }
 
-// nextToWrite closes the containers that are written out, and returns the node of the value that comes
-// next, its comma and name written.
+// nextToWrite closes the containers that are complete, writes the comma and name of the next value, and returns its
+// node.
 func (d *Doc) nextToWrite() (i uint32, more bool) {
 	f := &d.form
 	for len(f.stack) > 0 {
@@ -130,7 +130,7 @@ func (f *form) pop() {
 	f.order, f.names = f.order[:l.first], f.names[:l.names]
 }
 
-// writeScalar writes a string in its one spelling, or a number or literal as it is.
+// writeScalar writes a string in its one spelling, or a number or literal unchanged.
 func (d *Doc) writeScalar(n node) {
 	f, rest := &d.form, d.body[n.start:n.end]
 	for n.escaped() {
@@ -146,8 +146,8 @@ func (d *Doc) writeScalar(n node) {
 	f.write(rest)
 }
 
-// write gives bytes to the hash: the few through a buffer, which it empties when it is full, the many as
-// they are.
+// write adds bytes to the hash. Short slices go through a buffer, which it empties when it is full; long ones go
+// directly.
 func (f *form) write(b []byte) {
 	if len(f.out)+len(b) <= flushAt {
 		f.out = append(f.out, b...)
@@ -162,8 +162,7 @@ func (f *form) write(b []byte) {
 	f.out = append(f.out, b...)
 }
 
-// sortMembers appends the members of the object at node i to form.order, sorted; false when a name is
-// there twice.
+// sortMembers appends the members of the object at node i to form.order, sorted; false if a name occurs twice.
 func (d *Doc) sortMembers(i uint32, omit []string) bool {
 	f := &d.form
 	base := len(f.order)

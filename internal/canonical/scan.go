@@ -22,8 +22,7 @@ const (
 // nowhere is the container around the outermost value.
 const nowhere = 1<<31 - 1
 
-// scan fills the index in one pass. The containers that are open are linked through their nodes, so that
-// depth costs no stack.
+// scan fills the index in one pass. Open containers are linked through their nodes, so depth uses no stack.
 func (d *Doc) scan() error {
 	b := d.body
 	if len(b) > maxBytes {
@@ -32,7 +31,7 @@ func (d *Doc) scan() error {
 	var (
 		nodes         = withRoom(d.nodes, b)
 		open   uint32 = nowhere
-		closer byte   = ' ' // of the open container; what is compared with it is never a blank
+		closer byte   = ' ' // of the open container; it is never compared with a blank
 		depth  int
 		next   = aValue
 	)
@@ -92,8 +91,8 @@ func (d *Doc) scan() error {
 	}
 }
 
-// withRoom returns space for the index of a body, exactly when it may be too small by much: growing step
-// by step would take the space of a huge body several times.
+// withRoom returns space for the index of a body. It allocates the exact size if the slice may be much too small:
+// growing in steps would take a huge body's space several times.
 func withRoom(nodes []node, b []byte) []node {
 	if cap(nodes) >= len(b)/16 {
 		return nodes
@@ -108,10 +107,10 @@ func withRoom(nodes []node, b []byte) []node {
 	return nodes
 }
 
-// refuse tells where a body stops being JSON. It does not tell what is there.
+// refuse returns an error with the position where a body stops being JSON, without its content.
 func refuse(at int) error { return fmt.Errorf("%w: byte %d", ErrSyntax, at) }
 
-// closerOf is the byte that ends a container.
+// closerOf returns the byte that ends a container.
 func closerOf(b []byte, nodes []node, container uint32) byte {
 	if container == nowhere {
 		return ' '
@@ -126,8 +125,8 @@ func skipBlanks(b []byte, i int) int {
 	return i
 }
 
-// scanName returns the end of the member name at i and the position past its colon; negative when it is
-// no name with a colon.
+// scanName returns the end of the member name at i and the position after its colon; negative if there is no name with
+// a colon.
 func scanName(b []byte, i int) (end, past int, flag uint32) {
 	if b[i] != '"' {
 		return 0, -1, 0
@@ -143,8 +142,8 @@ func scanName(b []byte, i int) (end, past int, flag uint32) {
 	return end, past + 1, flag
 }
 
-// scanScalar returns the end of the string, number or literal at i, and escapedBit for a string that has
-// a backslash; negative when there is none.
+// scanScalar returns the end of the string, number or literal at i, and escapedBit for a string with a backslash;
+// negative if there is none.
 func scanScalar(b []byte, i int) (end int, flag uint32) {
 	switch b[i] {
 	case '"':
@@ -171,8 +170,8 @@ func scanLiteral(b []byte, i int, literal string) int {
 	return -1
 }
 
-// scanString returns the position after the closing quote of a string whose content begins at i, and
-// whether it has a backslash.
+// scanString returns the position after the closing quote of a string whose content begins at i, and whether it has a
+// backslash.
 func scanString(b []byte, i int) (end int, escaped bool) {
 	for i < len(b) {
 		if i+8 <= len(b) {
@@ -200,8 +199,8 @@ func scanString(b []byte, i int) (end int, escaped bool) {
 	return -1, escaped
 }
 
-// stringStops has the high bit set in the first of eight bytes that is a quote, a backslash or a control
-// character; bits above that one mean nothing. (Borrows run upwards only.)
+// stringStops sets the high bit of the first of eight bytes that is a quote, a backslash or a control character. Higher
+// bits have no meaning, because borrows run upwards.
 func stringStops(x uint64) uint64 {
 	const (
 		ones  = 0x0101010101010101
@@ -212,7 +211,7 @@ func stringStops(x uint64) uint64 {
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (x-ones*' ')&^x) & highs
 }
 
-// scanEscape returns the position after the escape at i; negative when it is none.
+// scanEscape returns the position after the escape at i; negative if it is none.
 func scanEscape(b []byte, i int) int {
 	if i+1 >= len(b) {
 		return -1
@@ -232,7 +231,7 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
 }
 
-// scanNumber returns the position after the number at i; negative when there is none.
+// scanNumber returns the position after the number at i; negative if there is none.
 func scanNumber(b []byte, i int) int {
 	if i < len(b) && b[i] == '-' {
 		i++

@@ -5,31 +5,31 @@ import (
 	"fmt"
 )
 
-// ErrShape says that a member that must be unmistakable is not. The errors that wrap it name the member,
-// by the name it was asked for, and tell nothing of its content.
+// ErrShape says that an important member is ambiguous or of the wrong kind. Errors that wrap it name the member as it
+// was asked for, without its content.
 var ErrShape = errors.New("unusable member")
 
-// Strict reads members on which a decision hangs, such as whose a delivery is: each must be of the kind
-// asked for, and there only once. What is absent or null is no mistake. The first mistake is kept in Err
-// and reading may go on, with empty values; the zero Strict is ready.
+// Strict reads members that decisions depend on, such as the owner of a delivery: each must have the right kind and
+// occur only once. An absent or null member is not an error. Strict keeps the first error in Err, and continues with
+// empty values. The zero Strict is ready.
 type Strict struct {
 	err error
 }
 
-// Err is the first mistake that was met; it wraps ErrShape.
+// Err is the first error; it wraps ErrShape.
 func (s *Strict) Err() error { return s.err }
 
-// Text reads a string. It is empty when the member is absent or null.
+// Text reads a string. It is empty if the member is absent or null.
 func (s *Strict) Text(v Value, name string) string {
 	return s.Member(v, name, String).Text()
 }
 
-// Object reads an object. It is absent when the member is absent or null.
+// Object reads an object. It is absent if the member is absent or null.
 func (s *Strict) Object(v Value, name string) Value {
 	return s.Member(v, name, Object)
 }
 
-// Member reads a member of one of these kinds. It is absent when the member is absent or null.
+// Member reads a member of one of these kinds. It is absent if the member is absent or null.
 func (s *Strict) Member(v Value, name string, kinds ...Kind) Value {
 	member, repeated := v.Member(name)
 	if repeated {

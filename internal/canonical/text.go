@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// appendText appends the text of a scanned string's content, as Value.Text has it.
+// appendText appends the text of a scanned string's content, as Value.Text returns it.
 func appendText(dst, content []byte) []byte {
 	for {
 		i := bytes.IndexByte(content, '\\')
@@ -24,8 +24,7 @@ func appendText(dst, content []byte) []byte {
 	}
 }
 
-// escape reads the escape that content begins with. The rune is a surrogate when its other half is not
-// beside it.
+// escape reads the escape at the start of content. The rune is a surrogate if its other half does not follow.
 func escape(content []byte) (r rune, size int) {
 	switch c := content[1]; c {
 	case 'b':
@@ -64,9 +63,9 @@ func hex4(b []byte) (r rune) {
 	return r
 }
 
-// appendEscaped appends a character that was an escape, in the one spelling that the canonical form has:
-// what must be escaped is, in the shortest way and in lower case, as RFC 8785 says; all else is not. Half
-// a surrogate pair, which UTF-8 has no bytes for, stays an escape.
+// appendEscaped appends a character that was escaped, in the spelling of the canonical form: only what must be escaped
+// is, in the shortest way and in lower case, as in RFC 8785. Half a surrogate pair, which has no bytes in UTF-8, stays
+// an escape.
 func appendEscaped(dst []byte, r rune) []byte {
 	switch r {
 	case '"', '\\':

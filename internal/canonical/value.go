@@ -2,10 +2,10 @@ package canonical
 
 import "iter"
 
-// Kind is what a value is.
+// Kind is the kind of a value.
 type Kind byte
 
-// The kinds of values. Absent is the kind of the zero Value: a member that is not there.
+// The kinds of values. Absent is the kind of the zero Value: a missing member.
 const (
 	Absent Kind = iota
 	Null
@@ -16,14 +16,14 @@ const (
 	Object
 )
 
-// Value is one value of a Doc, or, as the zero Value, none. Every method may be called on every kind; on
-// one it is not made for it answers as for an empty value.
+// Value is one value of a Doc; the zero Value is none. Every method may be called on every kind; on the wrong kind it
+// returns the result for an empty value.
 type Value struct {
 	doc *Doc
 	at  uint32
 }
 
-// Kind tells what the value is.
+// Kind returns the value's kind.
 func (v Value) Kind() Kind {
 	if v.doc == nil {
 		return Absent
@@ -44,7 +44,7 @@ func (v Value) Kind() Kind {
 	}
 }
 
-// Raw returns the value's exact bytes, without blanks around it, as a slice of the body.
+// Raw returns the value's exact bytes, without surrounding blanks, as a slice of the body.
 func (v Value) Raw() []byte {
 	if v.doc == nil {
 		return nil
@@ -53,8 +53,8 @@ func (v Value) Raw() []byte {
 	return v.doc.body[n.start:n.end:n.end]
 }
 
-// Text returns the text of a string, its escapes resolved. Bytes that are no UTF-8 are in it as they
-// came; half a surrogate pair is written in the three bytes that UTF-8 would have for it.
+// Text returns the text of a string with its escapes resolved. Bytes that are not UTF-8 stay as they came; half a
+// surrogate pair becomes the three bytes that UTF-8 would have for it.
 func (v Value) Text() string {
 	if v.Kind() != String {
 		return ""
@@ -72,7 +72,7 @@ func (v Value) True() bool {
 	return v.Kind() == Bool && v.doc.body[v.doc.nodes[v.at].start] == 't'
 }
 
-// Member returns an object's first member of exactly this name, and whether there is another one.
+// Member returns an object's first member with exactly this name, and whether there is another one.
 func (v Value) Member(name string) (member Value, repeated bool) {
 	if v.Kind() != Object {
 		return Value{}, false
@@ -90,8 +90,7 @@ func (v Value) Member(name string) (member Value, repeated bool) {
 	return member, false
 }
 
-// Only returns the member of this name when there is exactly one: which of several is meant, nobody
-// can tell.
+// Only returns the member with this name if there is exactly one: which of several is meant is unknown.
 func (v Value) Only(name string) Value {
 	member, repeated := v.Member(name)
 	if repeated {
@@ -100,7 +99,7 @@ func (v Value) Only(name string) Value {
 	return member
 }
 
-// Elements goes through an array.
+// Elements iterates over an array.
 func (v Value) Elements() iter.Seq[Value] {
 	return func(yield func(Value) bool) {
 		if v.Kind() != Array {
@@ -115,7 +114,7 @@ func (v Value) Elements() iter.Seq[Value] {
 	}
 }
 
-// First returns an array's first element; absent when it has none.
+// First returns an array's first element; absent if there is none.
 func (v Value) First() Value {
 	if v.Kind() != Array || v.doc.nodes[v.at].after() == v.at+1 {
 		return Value{}
@@ -123,14 +122,14 @@ func (v Value) First() Value {
 	return Value{doc: v.doc, at: v.at + 1}
 }
 
-// named reports whether the name at node i is this one.
+// named reports whether the name at node i is the given one.
 func (d *Doc) named(i uint32, name string) bool {
 	n := d.nodes[i]
 	content := d.body[n.start+1 : n.end-1]
 	if !n.escaped() {
 		return string(content) == name
 	}
-	// An escape is never shorter than what it stands for, and at most six times as long.
+	// An escape is never shorter than its character, and at most six times as long.
 	if len(content) < len(name) || len(content) > 6*len(name) {
 		return false
 	}

@@ -18,11 +18,11 @@ func NewPoolCollector(pool *pgxpool.Pool) prometheus.Collector {
 	}
 	return &collector{
 		pool:        pool,
-		connections: desc("connections", "Connections to PostgreSQL, by what they do.", "state"),
-		limit:       desc("max_connections", "How many connections the pool may open."),
+		connections: desc("connections", "Connections to PostgreSQL, by state.", "state"),
+		limit:       desc("max_connections", "Maximum number of connections in the pool."),
 		acquires:    desc("acquires_total", "Connections handed out."),
-		waits:       desc("empty_acquires_total", "Connections handed out only after waiting for one."),
-		waited:      desc("acquire_wait_seconds_total", "Time spent waiting for a connection."),
+		waits:       desc("empty_acquires_total", "Connections handed out after a wait."),
+		waited:      desc("acquire_wait_seconds_total", "Total time spent waiting for connections."),
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package dsn says what is wrong with a connection string of PostgreSQL, and what of it may be shown. It never
-// quotes the text: whatever stands in an odd place may be a part of the password.
+// Package dsn checks PostgreSQL connection strings, and says which part of them may be shown. It never quotes the text:
+// any misplaced part may belong to the password.
 package dsn
 
 import (
@@ -13,23 +13,23 @@ import (
 	"unicode"
 )
 
-// parameter is a keyword and its value; in a URL, one behind the question mark.
+// parameter is a keyword and its value; in a URL, one after the question mark.
 type parameter struct{ name, value string }
 
-// address is a connection string, taken apart.
+// address is a parsed connection string.
 type address struct {
 	isURL    bool
 	userinfo bool     // an @ ends it
-	hosts    []string // as they are written, with their ports
-	database string   // as it is written
+	hosts    []string // as written, with their ports
+	database string   // as written
 	params   []parameter
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 
-// Check returns what is wrong with a connection string, a URL or keywords and values, and what to do; nil when
-// nothing is to be seen without connecting. It looks at what libpq's rules leave open as well, where a mistake would
-// show a part of the password: an @, a slash or a question mark in it.
+// Check returns what is wrong with a connection string (a URL, or keywords and values) and what to do; nil if it looks
+// right without connecting. It also checks what libpq's rules allow, if a mistake there would show a part of the
+// password: an @, a slash or a question mark in it.
 func Check(text string) error {
 	a, err := parse(text)
 	if err != nil {
@@ -38,7 +38,7 @@ func Check(text string) error {
 	return errors.Join(a.checkHosts(), a.checkParams())
 }
 
-// Place returns where a URL leads, without user, password and parameters: postgres://a:5432,b/name. It is empty for
+// Place returns where a URL points, without user, password and parameters: postgres://a:5432,b/name. It returns "" for
 // another form, and for a URL that Check refuses.
 func Place(text string) string {
 	a, err := parse(text)
@@ -54,7 +54,7 @@ func Place(text string) string {
 
 // Files lists the files that a connection string names: certificates, keys, passwords, services.
 func Files(text string) []string {
-	a, _ := parse(text) // what can be read of it
+	a, _ := parse(text) // as much as can be parsed
 	var paths []string
 	for _, p := range a.params {
 		if slices.Contains([]string{"passfile", "servicefile", "sslcert", "sslkey", "sslrootcert"}, p.name) {
@@ -66,7 +66,7 @@ func Files(text string) []string {
 
 func parse(text string) (address, error) {
 	if q := strings.TrimSpace(text); q != "" && strings.ContainsRune("\"'`", rune(q[0])) {
-		return address{}, errors.New("begins with a quote: remove the quotes around it; env files and YAML blocks keep them as a part of the value")
+		return address{}, errors.New("begins with a quote: remove the quotes; env files and YAML blocks keep them as part of the value")
 	}
 	scheme, rest, isURL := strings.Cut(text, "://")
 	keyword, _, hasKeyword := strings.Cut(text, "=")
@@ -87,16 +87,16 @@ func parseURL(rest string) (address, error) {
 	case strings.IndexFunc(rest, unicode.IsControl) >= 0:
 		return a, errors.New("holds a line break or another control character, perhaps at its end: remove it")
 	case strings.IndexFunc(rest, unicode.IsSpace) >= 0:
-		return a, errors.New("holds a blank: remove it, or write it as %20 where it belongs to a name or the password")
+		return a, errors.New("holds a blank: remove it, or write it as %20 if it belongs to a name or the password")
 	case strings.Count(rest, "@") > 1:
-		return a, errors.New("holds more than one @: write each but the one before the host as %40")
+		return a, errors.New("holds more than one @: write all except the one before the host as %40")
 	case slash >= 0 && at > slash:
 		return a, errors.New("holds a / before the @: in a user or password write it as %2F, and an @ in a parameter as %40")
 	case badPercent(rest):
-		return a, errors.New("holds a % without two hexadecimal digits behind it: write a % itself as %25")
+		return a, errors.New("holds a % without two hexadecimal digits after it: write a literal % as %25")
 	}
 	a.userinfo = at >= 0
-	rest = rest[at+1:] // as in libpq, a user or password may hold a ? or # as it is
+	rest = rest[at+1:] // as in libpq, a user or password may contain a literal ? or #
 	end := strings.IndexAny(rest, "/?")
 	if end < 0 {
 		end = len(rest)
@@ -110,7 +110,7 @@ func parseURL(rest string) (address, error) {
 	for part := range strings.SplitSeq(query, "&") {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok || strings.Contains(value, "=") || !nameForm.MatchString(name) {
-			return a, errors.New("has a parameter behind the ? that is not of the form name=value: separate them with &, and write %26 and %3D for & and = in a value")
+			return a, errors.New("has a parameter after the ? that is not of the form name=value: separate them with &, and write %26 and %3D for & and = in a value")
 		}
 		value, _ = url.PathUnescape(value) // its percent signs were checked
 		a.params = append(a.params, parameter{name, value})
@@ -133,7 +133,7 @@ func badPercent(text string) bool {
 	return false
 }
 
-// asciiSpace is what separates keywords, as libpq has it.
+// asciiSpace separates keywords, as in libpq.
 const asciiSpace = " \t\n\r\v\f"
 
 func parseKeywords(text string) (address, error) {
@@ -147,10 +147,10 @@ func parseKeywords(text string) (address, error) {
 		trimmed := strings.TrimLeft(after, asciiSpace)
 		value, left, ok := cutValue(trimmed)
 		if !ok {
-			return a, errors.New("holds a single quote at the beginning of a value and none at its end, or something right behind that: quote the whole value, with \\' and \\\\ for ' and \\ in it")
+			return a, errors.New("holds a value that begins with a single quote and does not end with one, or text right after the closing quote: quote the whole value, with \\' and \\\\ for ' and \\ in it")
 		}
 		if len(trimmed) < len(after) && trimmed != "" && trimmed[0] != '\'' && strings.Contains(value, "=") {
-			return a, errors.New("holds a keyword without a value, to which the next word would go: write '' for an empty value")
+			return a, errors.New("holds a keyword without a value, so the next word would become its value: write '' for an empty value")
 		}
 		a.params = append(a.params, parameter{name, value})
 		rest = left
@@ -158,7 +158,7 @@ func parseKeywords(text string) (address, error) {
 	return a, nil
 }
 
-// cutValue reads the value at the beginning of a text; ok is false when its quotes are wrong.
+// cutValue reads the value at the beginning of a text; ok is false if its quotes are wrong.
 func cutValue(text string) (value, rest string, ok bool) {
 	quoted := strings.HasPrefix(text, "'")
 	text = strings.TrimPrefix(text, "'")
@@ -180,14 +180,14 @@ func cutValue(text string) (value, rest string, ok bool) {
 	return out.String(), "", !quoted
 }
 
-// checkHosts looks at the hosts of a URL and their ports.
+// checkHosts checks the hosts of a URL and their ports.
 func (a *address) checkHosts() error {
 	for _, host := range a.hosts {
 		port := ""
 		if inner, isIPv6 := strings.CutPrefix(host, "["); isIPv6 {
 			_, after, closed := strings.Cut(inner, "]")
 			if !closed || after != "" && after[0] != ':' {
-				return errors.New("has a host with a [ and no ] before its port")
+				return errors.New("has a host with a [ but no ] before its port")
 			}
 			port = strings.TrimPrefix(after, ":")
 		} else if _, port, _ = strings.Cut(host, ":"); strings.Contains(port, ":") {
@@ -200,12 +200,12 @@ func (a *address) checkHosts() error {
 	return nil
 }
 
-// missingHost is what to look for where a host looks wrong.
+// missingHost is a hint for a host that looks wrong.
 func (a *address) missingHost() string {
 	if a.userinfo {
 		return ""
 	}
-	return "; behind user:password there must be an @ and the host"
+	return "; after user:password there must be an @ and the host"
 }
 
 func isPort(text string) bool {
@@ -213,21 +213,21 @@ func isPort(text string) bool {
 	return text == "" || err == nil && n > 0
 }
 
-// checkParams looks at the names and the values of parameters.
+// checkParams checks the names and values of parameters.
 func (a *address) checkParams() error {
-	secret := "" // the parameter whose value may go on behind it, where it was not escaped
+	secret := "" // the parameter whose unescaped value may continue in the next one
 	for _, p := range a.params {
 		if advice, foreign := foreign()[p.name]; foreign {
 			return fmt.Errorf("has the parameter %s, which cannot be used here: %s", p.name, advice)
 		}
 		if secret != "" && !slices.Contains(known(), strings.ToLower(p.name)) {
-			return fmt.Errorf("has an unknown parameter behind %s: if it belongs to the value, escape it; else write it before %s", secret, secret)
+			return fmt.Errorf("has an unknown parameter after %s: if it belongs to the value, escape it; otherwise write it before %s", secret, secret)
 		}
 		if p.name == "password" || p.name == "sslpassword" {
 			secret = p.name
 		}
 		if allowed, closed := values()[p.name]; closed && !slices.Contains(allowed, p.value) {
-			return fmt.Errorf("has another %s than %s", p.name, strings.Join(allowed, ", "))
+			return fmt.Errorf("has a %s other than %s", p.name, strings.Join(allowed, ", "))
 		}
 		if err := p.checkNumber(); err != nil {
 			return err

@@ -1,19 +1,19 @@
 package dsn
 
-// foreign lists parameters of other drivers that are often copied, and what to do with each.
+// foreign lists parameters of other drivers that users often copy, and what to do with each.
 func foreign() map[string]string {
 	const leaveOut = "leave it out"
 	list := map[string]string{
-		"schema":           "leave it out; the tables lie in the schema agent",
-		"currentSchema":    "leave it out; the tables lie in the schema agent",
-		"pgbouncer":        "leave it out; a pooler is recognized, and must hand out a connection for each session",
+		"schema":           "leave it out; the tables are in the schema agent",
+		"currentSchema":    "leave it out; the tables are in the schema agent",
+		"pgbouncer":        "leave it out; a pooler is recognized, and must keep one connection per session",
 		"ssl_mode":         "write sslmode",
 		"sslMode":          "write sslmode",
 		"useSSL":           "write sslmode",
 		"sslaccept":        "write sslmode",
 		"connection_limit": "write pool_max_conns",
 		"pool_size":        "write pool_max_conns",
-		"max_connections":  "write pool_max_conns; how many the server takes is its own setting",
+		"max_connections":  "write pool_max_conns; the server's limit is a server setting",
 		"connectTimeout":   "write connect_timeout, in seconds",
 		"ApplicationName":  "write application_name",
 		"charset":          "leave it out; the encoding is always UTF8",
@@ -27,7 +27,7 @@ func foreign() map[string]string {
 	return list
 }
 
-// values lists the parameters that take one of a few values.
+// values lists the parameters with a fixed set of values.
 func values() map[string][]string {
 	return map[string][]string{
 		"sslmode":              {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"},
@@ -38,8 +38,8 @@ func values() map[string][]string {
 	}
 }
 
-// known lists, in lower case, the parameters that may stand behind a password: those of the client, and of the
-// server's the common ones.
+// known lists, in lower case, the parameters that may follow a password: those of the client, and the common ones of
+// the server.
 func known() []string {
 	return []string{
 		"host", "port", "dbname", "database", "user", "password", "passfile", "connect_timeout", "sslmode", "ssl", "sslkey",

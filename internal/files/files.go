@@ -1,5 +1,5 @@
-// Package files opens what a user names or a folder holds: regular files only, and no more of them than a bound. A
-// pipe in the place of a file would block the process in a call that no signal ends.
+// Package files opens files that a user names or a folder holds: only regular files, and only up to a size. A pipe
+// would block the process in a call that no signal ends.
 package files
 
 import (
@@ -13,8 +13,8 @@ import (
 // ErrNotRegular is the error of Open and Read for a folder, a pipe, a socket or a device.
 var ErrNotRegular = errors.New("is not a regular file")
 
-// Open opens a regular file to read, through symbolic links too. It never waits. The error wraps ErrNotRegular, or is
-// that of os.Open.
+// Open opens a regular file for reading, also through symbolic links. It never blocks. The error wraps ErrNotRegular,
+// or is that of os.Open.
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -31,7 +31,7 @@ func Open(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Read reads a regular file whole. One that is larger than limit is an error, and little of it is read.
+// Read reads a whole regular file. A file larger than limit is an error, and only little of it is read.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {

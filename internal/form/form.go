@@ -1,5 +1,5 @@
-// Package form reads bodies of the type application/x-www-form-urlencoded as browsers do: a form is split at each &,
-// a field at its first =, and a percent sign that begins no escape stands for itself. No body is refused.
+// Package form parses bodies of type application/x-www-form-urlencoded as browsers do: it splits a form at each & and a
+// field at its first =, and takes a percent sign that begins no escape literally. It accepts every body.
 package form
 
 import (
@@ -7,7 +7,7 @@ import (
 	"iter"
 )
 
-// Fields goes through a form's fields, names and values as they are written.
+// Fields iterates over a form's fields, names and values as they are written.
 func Fields(body []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		for field := range bytes.SplitSeq(body, []byte("&")) {

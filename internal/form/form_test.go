@@ -36,7 +36,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// What the standard library takes is read alike here.
+// Everything that the standard library accepts must give the same result here.
 func FuzzFields(f *testing.F) {
 	for _, body := range []string{"command=%2Fx&team_id=T1&team_id=T2", "a=b&&payload=%7B%7D+", "ssl%5Fcheck=1", "a=%", "a=b;c"} {
 		f.Add(body)

@@ -1,6 +1,5 @@
-// Package logsink keeps a log that nobody reads from holding up a request. A pipe whose reader stands still
-// takes 64 KiB and then nothing: whoever writes a line to it waits, and with him the answer that he was about
-// to give.
+// Package logsink decouples requests from the log. A stalled reader fills the pipe of the log, which takes 64 KiB.
+// Without this package every request would then block on its log line.
 package logsink
 
 import (
@@ -13,15 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Most is how many bytes of lines wait at most, beside those that are being written: some four thousand lines.
-// What comes beyond is lost and counted.
+// Most is the maximum size in bytes of waiting lines, apart from those that are being written: about four thousand
+// lines. Further lines are lost and counted.
 const Most = 1 << 20
 
-// patience is how long Close waits for the writer behind it.
-const patience = time.Second
+// closeTimeout is how long Close waits for the underlying writer.
+const closeTimeout = time.Second
 
-// Sink takes lines and has them written by a goroutine of its own, whatever has gathered in one piece. Nothing
-// is held back to gather more: a lone line is written at once. It is safe for concurrent use.
+// Sink buffers lines; a goroutine writes all that have gathered at once. It does not wait for more: a single line is
+// written at once. It is safe for concurrent use.
 type Sink struct {
 	to   io.Writer
 	lost prometheus.Counter
@@ -35,11 +34,11 @@ type Sink struct {
 
 var _ io.WriteCloser = (*Sink)(nil)
 
-// New returns a sink before a writer. Close ends it. Its metric is registered with reg.
+// New returns a sink that writes to a writer. Close ends it. Its metric is registered with reg.
 func New(to io.Writer, reg prometheus.Registerer) *Sink {
 	s := &Sink{to: to, done: make(chan struct{}), lost: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "gateway_log_lines_lost_total",
-		Help: "Log lines that were not written, because whatever reads the log stands still or is gone.",
+		Help: "Log lines lost because the reader of the log is stalled or gone.",
 	})}
 	reg.MustRegister(s.lost)
 	s.some.L = &s.mu
@@ -47,7 +46,7 @@ func New(to io.Writer, reg prometheus.Registerer) *Sink {
 	return s
 }
 
-// Write takes one line, whole or not at all. It never waits and never fails.
+// Write takes a whole line, or loses it. It never blocks and never fails.
 func (s *Sink) Write(line []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +60,7 @@ func (s *Sink) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Close writes what has gathered, and waits a second for it. Lines that come later are lost.
+// Close writes the buffered lines, and waits up to a second for that. Later lines are lost.
 func (s *Sink) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -69,7 +68,7 @@ func (s *Sink) Close() error {
 	s.mu.Unlock()
 	select {
 	case <-s.done:
-	case <-time.After(patience):
+	case <-time.After(closeTimeout):
 	}
 	return nil
 }
@@ -83,14 +82,14 @@ func (s *Sink) write() {
 			return
 		}
 		if _, err := s.to.Write(lines); err != nil {
-			s.lost.Add(float64(bytes.Count(lines, []byte("\n")))) // about: some may have left
+			s.lost.Add(float64(bytes.Count(lines, []byte("\n")))) // approximate: some may have been written
 		}
 		written = lines
 	}
 }
 
-// take waits for lines and leaves an empty buffer in their place. It returns nil once the sink is closed and
-// all is taken.
+// take waits for lines and replaces the buffer by an empty one. It returns nil once the sink is closed and everything
+// is taken.
 func (s *Sink) take(empty []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +99,7 @@ func (s *Sink) take(empty []byte) []byte {
 		}
 		s.some.Wait()
 		s.mu.Unlock()
-		runtime.Gosched() // those who are about to write go first: one system call for all of theirs
+		runtime.Gosched() // let other goroutines write first: one system call for all their lines
 		s.mu.Lock()
 	}
 	lines := s.gathered

@@ -8,20 +8,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Server is what a connection finds at its other end.
+// Server describes the server behind a connection.
 type Server struct {
 	Version  string `json:"version"`
 	Database string `json:"database"`
 	Role     string `json:"role"`
 	Standby  bool   `json:"standby"`
-	ReadOnly bool   `json:"read_only"` // it takes no writes
+	ReadOnly bool   `json:"read_only"` // it accepts no writes
 	Fsync    bool   `json:"fsync"`     // it flushes its log to disk
-	Pooler   bool   `json:"pooler"`    // something in between hands out its connections
+	Pooler   bool   `json:"pooler"`    // a pooler hands out its connections
 
 	RoundTrip time.Duration `json:"-"` // of the fastest of a few statements
 }
 
-// Describe asks a server what it is.
+// Describe queries a server's description.
 func Describe(ctx context.Context, pool *pgxpool.Pool) (Server, error) {
 	var s Server
 	conn, err := pool.Acquire(ctx)
@@ -35,7 +35,7 @@ func Describe(ctx context.Context, pool *pgxpool.Pool) (Server, error) {
 		       current_setting('transaction_read_only') = 'on', current_setting('fsync') <> 'off', pg_backend_pid()`).
 		Scan(&s.Version, &s.Database, &s.Role, &s.Standby, &s.ReadOnly, &s.Fsync, &backend)
 	if err != nil {
-		return s, fmt.Errorf("ask the server what it is: %w", err)
+		return s, fmt.Errorf("query the server: %w", err)
 	}
 	s.Pooler = backend != conn.Conn().PgConn().PID()
 	for range 5 {

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// A pooler that gives its connections out in turn may hide once that it shares them.
+	// A pooler that rotates its connections may look like a dedicated one once.
 	poolerTries = 3
 	// poolerWait is how long a pooler may take to hand out a second connection.
 	poolerWait = 3 * time.Second
 )
 
-// checkPooler refuses a pooler that gives a session's connection to others between two transactions: a setting
-// would be lost, or change for them. It looks for it with a second connection: while that one is inside a
-// transaction it must have another process than ours, and ours must still be the same afterwards.
+// checkPooler refuses a pooler that gives a session's connection to others between two transactions: our settings would
+// be lost, or would change for others. It opens a second connection to find out. While that one is inside a
+// transaction, it must have another server process than ours, and ours must still have its own.
 func (s *sessions) checkPooler(ctx context.Context, conn *pgx.Conn, backend uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,7 +29,7 @@ func (s *sessions) checkPooler(ctx context.Context, conn *pgx.Conn, backend uint
 	for range poolerTries {
 		shared, err := s.shares(ctx, conn, backend)
 		if err != nil {
-			return fmt.Errorf("see whether the pooler at DATABASE_URL keeps a connection for each session: %w", err)
+			return fmt.Errorf("check whether the pooler at DATABASE_URL keeps one connection per session: %w", err)
 		}
 		if shared {
 			return fmt.Errorf("%w: it is behind a pooler (such as PgBouncer) that hands out a connection for each transaction, "+
@@ -52,7 +52,8 @@ func (s *sessions) shares(ctx context.Context, conn *pgx.Conn, backend uint32) (
 	if _, err := runOn(ctx, other, `BEGIN`); err != nil {
 		return false, err
 	}
-	defer func() { _, _ = runOn(ctx, other, `ROLLBACK`) }() // closed inside a transaction, the pooler's connection would be too
+	// If the connection closed inside a transaction, the pooler would close its own to the server too.
+	defer func() { _, _ = runOn(ctx, other, `ROLLBACK`) }()
 	others, err := backendOf(ctx, other)
 	if err != nil {
 		return false, err

@@ -10,16 +10,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Explain says in words of ours why a connection was not made: neither pgx's text nor the server's is safe to show,
-// because both quote the user, where a mistyped connection string has its password. It is empty for an error of
-// another kind.
+// Explain says in our own words why a connection failed. Neither pgx's text nor the server's is safe to show: both
+// quote the user, which may contain the password of a mistyped connection string. It returns "" for an error of another
+// kind.
 func Explain(err error) string {
 	var failed *pgconn.ConnectError
 	var server *pgconn.PgError
 	switch {
 	case errors.As(err, &failed):
 		return explainConnect(failed)
-	case errors.As(err, &server) && slices.Contains([]string{"08", "28", "3D"}, server.Code[:2]): // a pooler is late to say so
+	case errors.As(err, &server) && slices.Contains([]string{"08", "28", "3D"}, server.Code[:2]): // a pooler reports it late
 		return explainServer(server, &pgconn.Config{})
 	default:
 		return ""
@@ -41,7 +41,7 @@ func explainConnect(failed *pgconn.ConnectError) string {
 	return strings.Join(texts, "; ")
 }
 
-// leaves takes apart what errors.Join has put together: an error for each host that was tried.
+// leaves splits what errors.Join has joined: an error for each host that was tried.
 func leaves(err error) []error {
 	var many interface{ Unwrap() []error }
 	if !errors.As(err, &many) {
@@ -58,7 +58,7 @@ func explainServer(e *pgconn.PgError, c *pgconn.Config) string {
 	parameter := refusedParameter(e, c)
 	switch {
 	case e.Code == "28P01" && c.User != "" && c.Password == "":
-		return "it asks for a password, and none is given: write it into DATABASE_URL, PGPASSWORD or the password file"
+		return "it asks for a password, but none is set: set it in DATABASE_URL, PGPASSWORD or the password file"
 	case e.Code == "28P01":
 		return "wrong password, or no such role; in a URL a password has @ / % and blanks as %40 %2F %25 %20"
 	case e.Code == "28000" && e.Routine == "InitializeSessionUserId":
@@ -75,7 +75,7 @@ func explainServer(e *pgconn.PgError, c *pgconn.Config) string {
 		return fmt.Sprintf("the parameter %s in DATABASE_URL is refused: leave it out, or check its value (SQLSTATE %s)", parameter, e.Code)
 	case e.Code == "42501":
 		return fmt.Sprintf("the role may not connect to the database %q: GRANT CONNECT", c.Database)
-	case e.Code[:2] == "57": // it starts, it stops
+	case e.Code[:2] == "57": // it is starting or stopping
 		return e.Message
 	case e.Code[:2] == "53":
 		return "too many connections, or no memory or disk (SQLSTATE " + e.Code + ")"
@@ -84,7 +84,7 @@ func explainServer(e *pgconn.PgError, c *pgconn.Config) string {
 	}
 }
 
-// refusedParameter is the parameter of the connection string that a server's error names; empty when there is none.
+// refusedParameter returns the parameter of the connection string that a server's error names; "" if there is none.
 func refusedParameter(e *pgconn.PgError, c *pgconn.Config) string {
 	switch e.Code {
 	case "42704", "22023", "55P02", "42501", "08P01": // the last is a pooler's

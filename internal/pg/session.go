@@ -12,13 +12,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pins are the settings of a session that the SQL of this module rests on. A role, a database, the server or
-// the connection string may have others. They are set by statement: poolers refuse most of them in the startup
-// packet. What a server does not have is left out. What belongs to a transaction (synchronous_commit,
-// time-outs of settling) is set there as well.
+// pins are the session settings that the SQL of this module depends on. A role, a database, the server or the
+// connection string may have other values. A statement sets them, because poolers refuse most of them in the startup
+// packet. Settings that a server does not have are left out. Each transaction sets its own settings
+// (synchronous_commit, timeouts of settling) again.
 func pins() [][2]string {
 	return [][2]string{
-		// What texts mean on their way: any other encoding turns good data into errors, or into other data.
+		// How text is transferred: any other encoding turns good data into errors, or into other data.
 		{"client_encoding", "UTF8"},
 		{"standard_conforming_strings", "on"},
 		{"bytea_output", "hex"},
@@ -26,12 +26,12 @@ func pins() [][2]string {
 		{"DateStyle", "ISO, YMD"},
 		{"IntervalStyle", "postgres"},
 		{"extra_float_digits", "1"},
-		{"TimeZone", "UTC"},                // days are those of UTC
-		{"client_min_messages", "warning"}, // a warning tells that a COMMIT no longer waits for the standby
-		// What names mean.
+		{"TimeZone", "UTC"},                // days are UTC days
+		{"client_min_messages", "warning"}, // a warning reports that a COMMIT no longer waits for the standby
+		// How names are resolved.
 		{"search_path", "pg_catalog, pg_temp"},
 		{"default_table_access_method", "heap"}, // the sweep deletes by ctid
-		// What a transaction is, and when it is durable. default_transaction_read_only is left as it is: a provider
+		// How transactions behave, and when they are durable. default_transaction_read_only is not touched: a provider
 		// sets it when a disk is full.
 		{"default_transaction_isolation", "read committed"},
 		{"default_transaction_deferrable", "off"},
@@ -39,13 +39,13 @@ func pins() [][2]string {
 		// A policy that would hide rows is an error: a hidden key would be claimed twice.
 		{"row_security", "off"},
 		{"exit_on_error", "off"},
-		// Statements bound their own waits. The last one frees the locks of a process that stands still.
+		// Statements bound their own waits. The last setting frees the locks of a process that hangs.
 		{"lock_timeout", "0"},
 		{"statement_timeout", "0"},
 		{"transaction_timeout", "0"},
 		{"idle_session_timeout", "0"},
 		{"idle_in_transaction_session_timeout", "60s"},
-		// The plans that the statements were written for.
+		// The plans that the statements need.
 		{"plan_cache_mode", "auto"},
 		{"jit", "off"},
 		{"enable_seqscan", "on"},
@@ -60,9 +60,9 @@ func pins() [][2]string {
 		{"enable_sort", "on"},
 		{"enable_material", "on"},
 		{"enable_partition_pruning", "on"},
-		// The server asks within half a minute whether a silent connection is alive. None of its time-outs runs
-		// while it waits for the rest of a batch: a gateway whose network ends in the middle of one would hold its
-		// keys for two hours, and their deliveries could not be stored.
+		// The server checks within half a minute whether a silent connection is alive. None of its timeouts runs while
+		// it waits for the rest of a batch: if a gateway's network failed in the middle of one, its keys would stay
+		// locked for two hours, and their deliveries could not be stored.
 		{"tcp_keepalives_idle", "15"},
 		{"tcp_keepalives_interval", "5"},
 		{"tcp_keepalives_count", "3"},
@@ -74,10 +74,10 @@ type sessions struct {
 	config *pgx.ConnConfig
 
 	mu     sync.Mutex
-	pooled bool // a pooler answers, and it keeps a connection for each session
+	pooled bool // a pooler answers, and it keeps one connection per session
 }
 
-// prepare sets the pins. It is one round trip where PostgreSQL itself answers.
+// prepare sets the pins. It takes one round trip if PostgreSQL itself answers.
 func (s *sessions) prepare(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.config.ConnectTimeout, errors.New("the session's settings took too long"))
 	defer cancel()
@@ -86,7 +86,7 @@ func (s *sessions) prepare(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	if backend != conn.PgConn().PID() {
-		// Something in between made the cancel key: nothing was set.
+		// A pooler made the cancel key, so nothing was set.
 		if err := s.checkPooler(ctx, conn, backend); err != nil {
 			return err
 		}
@@ -97,15 +97,15 @@ func (s *sessions) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if role == "origin" {
 		return nil
 	}
-	// Only superusers and roles with the right to it may set it, even to what it is already.
+	// Only superusers and roles with the privilege may set it, even to its current value.
 	if _, err := run(ctx, conn, `SET session_replication_role = 'origin'`); err != nil {
-		return fmt.Errorf("%w: session_replication_role is %s, so that no trigger runs and changes of sources and jobs are not seen, "+
-			"and this role may not change it (%w): ALTER ROLE … RESET session_replication_role, or ALTER DATABASE …", ErrUnfit, role, err)
+		return fmt.Errorf("%w: session_replication_role is %s, so triggers do not run and changes of sources and jobs are missed, "+
+			"and this role may not change it (%w): run ALTER ROLE … RESET session_replication_role, or ALTER DATABASE …", ErrUnfit, role, err)
 	}
 	return nil
 }
 
-// pin sets the pins where the process behind the connection has the number. It says which it has, and the
+// pin sets the pins if the process behind the connection has the given number. It returns the process's number and the
 // session's replication role.
 func (s *sessions) pin(ctx context.Context, conn *pgx.Conn, number uint32) (backend uint32, role string, err error) {
 	var values []string
@@ -126,7 +126,7 @@ func (s *sessions) pin(ctx context.Context, conn *pgx.Conn, number uint32) (back
 	return uint32(n), string(rows[0][1]), err
 }
 
-// run sends a statement as a text alone: a pooler may not keep prepared ones. It returns the rows.
+// run sends a statement as plain text, because a pooler may not keep prepared statements. It returns the rows.
 func run(ctx context.Context, conn *pgx.Conn, sql string) ([][][]byte, error) {
 	return runOn(ctx, conn.PgConn(), sql)
 }

@@ -1,5 +1,5 @@
-// Package safetext knows which text is safe to print. Control characters in data from outside would move a
-// terminal's cursor, hide lines or turn the direction of the text; here they are escaped.
+// Package safetext escapes text that is not safe to print. Control characters in data from outside could move a
+// terminal's cursor, hide lines or change the direction of text.
 package safetext
 
 import (
@@ -13,14 +13,14 @@ import (
 	"unicode/utf8"
 )
 
-// Rune reports whether a character is drawn and changes nothing around it. Controls (C0, C1, DEL), bidirectional
-// controls, line separators and invisible format characters do not qualify; the joiners that scripts and emoji need
-// do.
+// Rune reports whether a character is drawn and does not affect the text around it. That excludes controls (C0, C1,
+// DEL), bidirectional controls, line separators and invisible format characters, but not the joiners that scripts and
+// emoji need.
 func Rune(r rune) bool {
 	return unicode.IsGraphic(r) || r == '\u200c' || r == '\u200d'
 }
 
-// Text reports whether bytes are lines of safe text: UTF-8 of such characters, tabs, and newlines, also after a carriage
+// Text reports whether bytes are lines of safe text: UTF-8 of safe characters, tabs and newlines, also after a carriage
 // return.
 func Text(body []byte) bool {
 	for len(body) > 0 {
@@ -37,7 +37,8 @@ func Text(body []byte) bool {
 	return true
 }
 
-// Line returns the text for use within one line: every unsafe character, newline and tab too, is written as \uXXXX.
+// Line returns the text for use within one line: it writes every unsafe character, including newline and tab, as
+// \uXXXX.
 func Line(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool { return !Rune(r) || r == utf8.RuneError }) < 0 {
 		return text
@@ -53,7 +54,8 @@ func Line(text string) string {
 	return string(out)
 }
 
-// appendEscape writes a character as \uXXXX, one beyond the basic plane as the two of UTF-16: JSON reads it back.
+// appendEscape writes a character as \uXXXX. One beyond the basic plane becomes the two of UTF-16, so that JSON can
+// read it back.
 func appendEscape(out []byte, r rune) []byte {
 	if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
 		return fmt.Appendf(out, `\u%04x\u%04x`, high, low)
@@ -61,20 +63,20 @@ func appendEscape(out []byte, r rune) []byte {
 	return fmt.Appendf(out, `\u%04x`, r)
 }
 
-// Writer makes what is written through it safe for a terminal. Newlines and tabs pass, every other unsafe character is
-// written as \uXXXX, and bytes that are not UTF-8 as U+FFFD. JSON keeps its meaning: such characters stand only inside
-// its strings. It is safe for concurrent use.
+// Writer makes output safe for a terminal. It passes newlines and tabs, writes every other unsafe character as \uXXXX,
+// and bytes that are not UTF-8 as U+FFFD. JSON keeps its meaning, because such characters occur only inside its
+// strings. It is safe for concurrent use.
 type Writer struct {
 	to   io.Writer
 	mu   sync.Mutex
-	rest []byte // the beginning of a character whose other bytes have not come yet
+	rest []byte // the start of an incomplete character
 	out  []byte
 }
 
-// NewWriter returns a Writer before another.
+// NewWriter returns a Writer to another writer.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
-// Raw returns the writer behind it, for bytes that must not change.
+// Raw returns the underlying writer, for bytes that must not change.
 func (w *Writer) Raw() io.Writer { return w.to }
 
 // Write writes p with its unsafe characters escaped. An incomplete character at the end of p waits for the next call.
@@ -105,7 +107,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// plain reports whether all of it is printable ASCII, newlines and tabs. Every log line passes here, so it looks at
+// plain reports whether the text is only printable ASCII, newlines and tabs. Every log line passes here, so it checks
 // eight bytes at once.
 func plain(p []byte) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// unsafe lists a character of each kind, and how it is written.
+// unsafe lists a character of each kind, and its escape.
 var unsafe = map[string]string{
 	"\x00": `\u0000`, "\x07": `\u0007`, "\x08": `\u0008`, "\r": `\u000d`, "\x1b": `\u001b`, "\x7f": `\u007f`,
 	"\u0080": `\u0080`, "\u0085": `\u0085`, "\u009b": `\u009b`, "\u009f": `\u009f`, "\u00ad": `\u00ad`,
@@ -38,7 +38,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// written is what reaches the writer behind when a text comes in pieces of n bytes.
+// written is what the underlying writer gets if a text comes in pieces of n bytes.
 func written(t *testing.T, text string, n int) string {
 	t.Helper()
 	var out bytes.Buffer

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Shell writes a text as one word for a shell. What a terminal must not get is written in the form $'…' of bash and
-// zsh, byte by byte, so that the command still sends what the capture holds.
+// Shell writes a text as one shell word. What is unsafe for a terminal is written as $'…', as in bash and zsh, byte by
+// byte, so that the command still sends what the capture holds.
 func Shell(text string) string {
 	plain := strings.IndexFunc(text, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@%+=,", r))

@@ -87,18 +87,18 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		t.Fatal("got no error")
 	}
 	want := []string{
-		"GATEWAY_LISTN: there is no such setting; look for a slip of the pen, or unset it",
+		"GATEWAY_LISTN: unknown setting; check the spelling, or unset it",
 		file + ` line 1: unknown key "listn"`,
 		file + ` line 4: listen takes one value`,
-		file + ` line 5: sweep_interval has no value; give one, or leave the line out`,
-		file + ` line 7: the key "committers" is there twice`,
+		file + ` line 5: sweep_interval has no value; set one, or remove the line`,
+		file + ` line 7: duplicate key "committers"`,
 		`GATEWAY_PPROF: "maybe" cannot be read; write true or false`,
 		`GATEWAY_LOG_LEVEL: "loud" cannot be read; write debug, info, warn or error`,
 		`GATEWAY_READ_TIMEOUT: "10" cannot be read; write a duration like 500ms, 10s, 2m or 720h`,
 		`GATEWAY_QUEUE_BYTES: "lots" cannot be read; write a size like 65536, 64KiB or 4MiB`,
 		`DATABASE_URL: is not a PostgreSQL connection string; write postgres://user:password@host:5432/database`,
-		`GATEWAY_STATE_DIR: "state" depends on where the process was started; write a path from the root`,
-		`GATEWAY_ADMIN_LISTEN: "8081" is no address to listen on; write host:port or :port, like 127.0.0.1:8081`,
+		`GATEWAY_STATE_DIR: "state" is a relative path; write an absolute one`,
+		`GATEWAY_ADMIN_LISTEN: "8081" is not a listen address; write host:port or :port, like 127.0.0.1:8081`,
 		`GATEWAY_BATCH_DELIVERIES: 0 is out of bounds; choose 1 to 10000`,
 		`GATEWAY_COMMITTERS: 0 is out of bounds; choose 1 to 64`,
 		`GATEWAY_INBOX_RETENTION: 25h0m0s is not a whole number of days; the inbox is dropped by the day, write 24h, 48h or 720h`,
@@ -120,9 +120,9 @@ func TestContradictions(t *testing.T) {
 		{"GATEWAY_ADMIN_LISTEN=127.0.0.1.example.com:9", "GATEWAY_ADMIN_OPEN: "},
 		{"GATEWAY_ADMIN_LISTEN=:9 GATEWAY_ADMIN_OPEN=true", ""},
 		{"GATEWAY_ADMIN_LISTEN=[::1]:9", ""},
-		{"GATEWAY_PPROF=true GATEWAY_ADMIN_OPEN=true GATEWAY_ADMIN_LISTEN=:9", "GATEWAY_PPROF: profiles show what is in memory"},
-		{"GATEWAY_PPROF=true GATEWAY_ADMIN_OPEN=true GATEWAY_ADMIN_LISTEN=10.0.0.1:9", "GATEWAY_PPROF: profiles show what is in memory"},
-		{"GATEWAY_LISTEN=127.0.0.1:8081", "GATEWAY_ADMIN_LISTEN: 127.0.0.1:8081 is GATEWAY_LISTEN as well"},
+		{"GATEWAY_PPROF=true GATEWAY_ADMIN_OPEN=true GATEWAY_ADMIN_LISTEN=:9", "GATEWAY_PPROF: profiles show memory content"},
+		{"GATEWAY_PPROF=true GATEWAY_ADMIN_OPEN=true GATEWAY_ADMIN_LISTEN=10.0.0.1:9", "GATEWAY_PPROF: profiles show memory content"},
+		{"GATEWAY_LISTEN=127.0.0.1:8081", "GATEWAY_ADMIN_LISTEN: 127.0.0.1:8081 is also GATEWAY_LISTEN"},
 		{"GATEWAY_PPROF=true GATEWAY_ADMIN_LISTEN=localhost:9", ""},
 		{"GATEWAY_PPROF=true", ""},
 		{"GATEWAY_LISTEN=127.0.0.1:0 GATEWAY_ADMIN_LISTEN=127.0.0.1:0", ""},
@@ -181,8 +181,8 @@ func TestUnknownVariables(t *testing.T) {
 func TestBadFiles(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		"- a\n":                        "line 1: settings are written as key: value",
-		"just text":                    "line 1: settings are written as key: value",
+		"- a\n":                        "line 1: write settings as key: value",
+		"just text":                    "line 1: write settings as key: value",
 		"listen: :1\n\t bad":           "read ",
 		"listen: :1\n---\nlisten: :2":  "more than one document",
 		"gateway_listen: :1":           `unknown key "gateway_listen"`,

@@ -64,7 +64,7 @@ func TestAdminOffLoopbackNeedsConsent(t *testing.T) {
 	write("admin_listen: \":8081\"\n")
 	for _, command := range []string{"serve", "config check", "healthcheck"} {
 		r := c.run(strings.Fields(command)...)
-		if r.status != exitConfig || !strings.Contains(r.err, "GATEWAY_ADMIN_OPEN=true to say: I protect it otherwise") {
+		if r.status != exitConfig || !strings.Contains(r.err, "GATEWAY_ADMIN_OPEN=true if something else protects it") {
 			t.Errorf("%s: status %d, %s", command, r.status, r.err)
 		}
 	}

@@ -43,7 +43,7 @@ func (p *pipe) text() string {
 func wantLost(t *testing.T, reg *prometheus.Registry, want int) {
 	t.Helper()
 	err := testutil.GatherAndCompare(reg, strings.NewReader(fmt.Sprintf(`
-		# HELP gateway_log_lines_lost_total Log lines that were not written, because whatever reads the log stands still or is gone.
+		# HELP gateway_log_lines_lost_total Log lines lost because the reader of the log is stalled or gone.
 		# TYPE gateway_log_lines_lost_total counter
 		gateway_log_lines_lost_total %d
 		`, want)))

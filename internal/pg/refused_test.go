@@ -85,7 +85,7 @@ func TestRefusals(t *testing.T) {
 		says string
 	}{
 		{"a wrong password", user(superuser, "zqwrong"), "wrong password, or no such role"},
-		{"no password", func(u *url.URL) { u.User = url.User(superuser) }, "it asks for a password, and none is given"},
+		{"no password", func(u *url.URL) { u.User = url.User(superuser) }, "it asks for a password, but none is set"},
 		{"no such role", user("zqnobody", "zq"), "wrong password, or no such role"}, // the server does not tell
 		{"a role that may not log in", user("zqsleeper", "zq"), "the role does not exist, or may not log in"},
 		{"a role that may not connect", user("zqguest", "zq"), "the role may not connect to the database \"" + name(good) + "\""},

@@ -111,7 +111,7 @@ func TestConfigCheckTriesWhatServeDoes(t *testing.T) {
 		mend, says  []string
 	}{
 		{"read-only", `ALTER DATABASE gateway SET default_transaction_read_only = on`,
-			[]string{`SET default_transaction_read_only = off`, `ALTER DATABASE gateway RESET default_transaction_read_only`}, []string{"it takes no writes"}},
+			[]string{`SET default_transaction_read_only = off`, `ALTER DATABASE gateway RESET default_transaction_read_only`}, []string{"it accepts no writes"}},
 		{"a key cannot be claimed", `ALTER TABLE agent.idempotency_keys ADD COLUMN demanded text NOT NULL`,
 			[]string{`ALTER TABLE agent.idempotency_keys DROP COLUMN demanded`}, []string{"a delivery cannot be stored", "demanded"}},
 		{"an inbox row cannot be stored", `ALTER TABLE agent.webhook_deliveries ADD CHECK (body = '')`,

@@ -41,9 +41,9 @@ func TestNoCommandShowsAMistypedPassword(t *testing.T) {
 	t.Parallel()
 	commands := databaseCommands(t)
 	for text, says := range map[string]string{
-		"postgres://me:zq1@zq2@127.0.0.1:1/db":                 "write each but the one before the host as %40",
+		"postgres://me:zq1@zq2@127.0.0.1:1/db":                 "write all except the one before the host as %40",
 		"postgres://me:zq1/zq2@127.0.0.1:1/db":                 "write it as %2F",
-		"postgres://me:zq1%zq2@127.0.0.1:1/db":                 "write a % itself as %25",
+		"postgres://me:zq1%zq2@127.0.0.1:1/db":                 "write a literal % as %25",
 		"postgres://me:zq1 zq2@127.0.0.1:1/db":                 "write it as %20",
 		"postgres://me:zq1@127.0.0.1:1/db\n":                   "a line break",
 		"postgres://me:zq1":                                    "there must be an @ and the host",

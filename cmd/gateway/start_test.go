@@ -151,7 +151,7 @@ func TestServeRefusesAtStart(t *testing.T) {
 			url: strings.Replace(url, "@", "x@", 1)},
 		{name: "no such database", says: "does not exist", status: exitUnreachable, url: server.URL("missing")},
 		{name: "exec mode", says: "default_query_exec_mode=simple_protocol", status: exitConfig, url: url + "&default_query_exec_mode=simple_protocol"},
-		{name: "read-only", says: "it takes no writes", status: exitUnreachable,
+		{name: "read-only", says: "it accepts no writes", status: exitUnreachable,
 			spoil: []string{`ALTER DATABASE gateway SET default_transaction_read_only = on`},
 			mend:  []string{`SET default_transaction_read_only = off`, `ALTER DATABASE gateway RESET default_transaction_read_only`}},
 		{name: "lacks a migration", says: "lacks 1 migrations: run gateway migrate up", status: exitUnreachable,

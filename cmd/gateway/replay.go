@@ -2,17 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/url"
-	"strings"
+	"math/rand/v2"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/replay"
 )
 
 // replayFlags are those of gateway replay.
@@ -77,32 +75,86 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	acts, err := f.load(args)
+	cases, err := replay.Load(args, f.times)
 	if err != nil {
 		return usagef("%w", err)
 	}
-	from, err := f.ledger(cmd, acts)
+	if f.shuffle && f.seed == 0 {
+		f.seed = rand.Uint64N(1_000_000) + 1
+	}
+	o := replay.Options{
+		Base: base, Signers: signers(), Hurry: f.hurry, Timeout: f.timeout,
+		Plan: capture.Plan{Times: f.times, Concurrency: f.concurrency, Rate: f.rate, Shuffle: f.shuffle, Seed: f.seed},
+	}
+	for _, c := range cases {
+		if o.Signers[c.Capture.Provider] == nil {
+			return usagef("capture %s is of %q, which this build has not", c.Name, c.Capture.Provider)
+		}
+	}
+	closePool, err := f.find(cmd, cases, &o)
 	if err != nil {
 		return err
 	}
-	defer from.close()
-	r := newReplay(base, f, acts, from)
-	if err := r.look(cmd.Context()); err != nil {
-		return err
-	}
-	stop := r.progress(cmd.ErrOrStderr())
-	r.send(cmd.Context())
+	defer closePool()
+	r := replay.New(o, cases)
+	stop := showProgress(cmd.ErrOrStderr(), r)
+	err = r.Run(cmd.Context())
 	stop()
-	if err := r.judge(context.WithoutCancel(cmd.Context())); err != nil {
+	if err != nil {
 		return err
 	}
-	if err := r.print(cmd, f.asJSON); err != nil {
+	if err := f.print(cmd, base, cases, o.Database != nil); err != nil {
 		return err
 	}
 	if cmd.Context().Err() != nil {
 		return context.Cause(cmd.Context())
 	}
-	return r.verdict()
+	return replayVerdict(base, cases)
+}
+
+// find finds the sources and jobs that the cases name: in a file of secrets, or in a database, which then also tells the
+// outcomes. Nothing is sent when one of them is missing.
+func (f *replayFlags) find(cmd *cobra.Command, cases []*replay.Case, o *replay.Options) (closePool func(), err error) {
+	list := replay.Captures(cases)
+	if f.secrets != "" {
+		o.Places, err = findInFile(f.secrets, list)
+		return func() {}, err
+	}
+	pool, reg, err := openRegistry(cmd, f.dir)
+	if err != nil {
+		return nil, err
+	}
+	places, found, err := reg.Find(cmd.Context(), list)
+	if err != nil {
+		pg.Close(pool)
+		return nil, settingError{err}
+	}
+	o.Places = places
+	if o.Database, err = replay.NewDatabase(pool, reg, found, vendorsByName()); err != nil {
+		pg.Close(pool)
+		return nil, err
+	}
+	return func() { pg.Close(pool) }, nil
+}
+
+// replayVerdict is an error unless everything came as expected.
+func replayVerdict(base string, cases []*replay.Case) error {
+	failed, unanswered, sent := 0, 0, 0
+	for _, c := range cases {
+		if len(c.Problems) > 0 {
+			failed++
+		}
+		unanswered += c.Failed
+		sent += c.Sent()
+	}
+	switch {
+	case failed == 0:
+		return nil
+	case unanswered > 0 && unanswered == sent:
+		return fmt.Errorf("%w at %s", errNoAnswer, base)
+	default:
+		return mismatchError{fmt.Errorf("%d of %d did not come as expected", failed, len(cases))}
+	}
 }
 
 // validate checks the flags, and returns the target's address without a path.
@@ -120,79 +172,9 @@ func (f *replayFlags) validate(args []string) (string, error) {
 		return "", usagef("--target is missing: the gateway's address, like http://127.0.0.1:8080")
 	}
 	for _, path := range args {
-		if isScenario(path) && (f.times > 1 || f.concurrency > 1 || f.shuffle || f.rate > 0) {
+		if replay.IsScenario(path) && (f.times > 1 || f.concurrency > 1 || f.shuffle || f.rate > 0) {
 			return "", usagef("%s is a scenario, which says itself what is sent when: leave out --times, --concurrency, --rate and --shuffle", path)
 		}
 	}
 	return targetBase(f.target, f.yes)
-}
-
-// targetBase checks an address to send captures to.
-func targetBase(target string, yes bool) (string, error) {
-	u, err := url.Parse(target)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil ||
-		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return "", usagef("--target %q: write the gateway's address without a path, like http://127.0.0.1:8080", target)
-	}
-	ip := net.ParseIP(u.Hostname())
-	if u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) && !yes {
-		return "", usagef("--target %s is not this machine, and deliveries would be stored there; add --yes if that is meant", u.Host)
-	}
-	return u.Scheme + "://" + u.Host, nil
-}
-
-func isScenario(path string) bool {
-	return strings.HasSuffix(path, ".yaml") && !strings.HasSuffix(path, capture.File)
-}
-
-// load reads what the paths name.
-func (f *replayFlags) load(paths []string) ([]*act, error) {
-	var acts []*act
-	var folders []string
-	var errs []error
-	for _, path := range paths {
-		if !isScenario(path) {
-			folders = append(folders, strings.TrimSuffix(path, "/"+capture.File))
-			continue
-		}
-		s, err := capture.LoadScenario(path)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for i := range s.Steps {
-			step := &s.Steps[i]
-			acts = append(acts, &act{
-				name: fmt.Sprintf("%s, step %d", s.Name, i+1), capture: step.Capture, alter: step.Alter,
-				want: step.Expect, times: step.Times, step: step,
-			})
-		}
-	}
-	if len(folders) > 0 {
-		list, err := capture.LoadAll(folders...)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		for _, c := range list {
-			acts = append(acts, &act{name: c.Name, capture: c, want: c.Expect.After(f.times), times: f.times})
-		}
-	}
-	for _, a := range acts {
-		switch a.capture.Sign.Mode {
-		case capture.Kept:
-			errs = append(errs, fmt.Errorf("%s: %w", a.name, capture.ErrNotReplayed))
-		case capture.Recorded:
-			errs = append(errs, fmt.Errorf("%s: its signature is a recorded one, which is good at the time it was made alone; go test replays it in process", a.name))
-		}
-	}
-	return acts, errors.Join(errs...)
-}
-
-// sender returns a client that calls as a vendor does: no proxy, no redirect followed.
-func (f *replayFlags) sender() *http.Client {
-	return &http.Client{
-		Transport:     &http.Transport{MaxIdleConnsPerHost: maxReplayConcurrency, DisableCompression: true},
-		Timeout:       f.timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }

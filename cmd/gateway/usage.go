@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 
 	"github.com/google/uuid"
@@ -128,4 +130,18 @@ func refsText(pins []jobs.Identity) string {
 		return "-"
 	}
 	return strings.Join(texts, " ")
+}
+
+// targetBase checks an address to send captures to.
+func targetBase(target string, yes bool) (string, error) {
+	u, err := url.Parse(target)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return "", usagef("--target %q: write the gateway's address without a path, like http://127.0.0.1:8080", target)
+	}
+	ip := net.ParseIP(u.Hostname())
+	if u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) && !yes {
+		return "", usagef("--target %s is not this machine, and deliveries would be stored there; add --yes if that is meant", u.Host)
+	}
+	return u.Scheme + "://" + u.Host, nil
 }

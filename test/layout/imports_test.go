@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"internal/redrive":            {"drops", "feed", "idempotency", "internal/inbox", "jobs", "providers"},
 	"internal/scrub":              {"internal/form"},
 	"internal/registry":           {"internal/capture", "internal/files", "internal/safetext", "jobs", "providers"},
+	"internal/replay":             {"drops", "feed", "idempotency", "internal/capture", "internal/registry", "jobs", "providers"},
 	"internal/dev":                {"internal/devdb", "internal/files", "internal/safetext", "jobs", "migrations", "providers"},
 	"internal/doctor":             {"internal/capture", "internal/form", "providers"},
 	"internal/connections":        {},
@@ -69,7 +70,7 @@ var testsOf = map[string][]string{
 // mayUse says which packages may import a module of others; "tests" means those of any package.
 var mayUse = map[string][]string{
 	"github.com/labstack/echo/v4": {"providers", "cmd/*", "test/*", "tests"},
-	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/redrive", "internal/devdb", "internal/pgtest", "internal/pg", "internal/sqlstate", "internal/connections", "internal/registry", "internal/dev", "cmd/*", "test/*", "tests"},
+	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/redrive", "internal/devdb", "internal/pgtest", "internal/pg", "internal/sqlstate", "internal/connections", "internal/registry", "internal/replay", "internal/export", "internal/send", "internal/dev", "cmd/*", "test/*", "tests"},
 	"github.com/slack-go/slack":   {"providers/slack", "test/*", "tests"},
 	"github.com/pressly/goose/v3": {"migrations"},
 	"github.com/spf13/cobra":      {"cmd/*"},

@@ -1,0 +1,203 @@
+package replay
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/drops"
+	"webhook-gateway/feed"
+	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/registry"
+	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
+)
+
+// Database is the gateway's, and tells what became of deliveries.
+type Database struct {
+	registry *registry.Registry
+	found    map[string]registry.Found
+	vendors  map[string]providers.Provider
+	keys     *idempotency.Service
+	feed     *feed.Reader
+	drops    *drops.Store
+
+	began      time.Time
+	attributed map[string]bool // keys that a case of this run has won
+}
+
+// NewDatabase returns a database over the pool, which stays the caller's. found is what the registry found of the
+// captures.
+func NewDatabase(pool *pgxpool.Pool, reg *registry.Registry, found map[string]registry.Found, vendors map[string]providers.Provider) (*Database, error) {
+	keys, err := idempotency.NewService(pool, idempotency.Options{})
+	return &Database{registry: reg, found: found, vendors: vendors, keys: keys, feed: feed.NewReader(pool), drops: drops.NewStore(pool),
+		attributed: make(map[string]bool)}, err
+}
+
+// look notes which deliveries the gateway has already: they will be duplicates.
+func (d *Database) look(ctx context.Context, cases []*Case) error {
+	d.began = time.Now()
+	for _, c := range cases {
+		c.known = make(map[string]bool)
+		for key, ref := range d.refs(c) {
+			o, err := d.keys.Read(ctx, ref.ref, ref.hash)
+			if err != nil {
+				return err
+			}
+			c.known[key] = o.Kind == idempotency.Completed
+		}
+		var err error
+		if c.before, err = d.written(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keyed is a delivery of a case as the plane knows it.
+type keyed struct {
+	ref  idempotency.Ref
+	hash idempotency.Hash
+}
+
+// refs are the deliveries of a case that have an id and a job, by their keys. There are none where an alteration makes
+// other deliveries of it, or where none should be claimed.
+func (d *Database) refs(c *Case) map[string]keyed {
+	if c.altered() || c.want.Outcomes[capture.Accepted]+c.want.Outcomes[string(drops.Duplicate)] == 0 {
+		return nil
+	}
+	scope, err := idempotency.NewScope("webhook." + c.Capture.Provider)
+	if err != nil {
+		return nil
+	}
+	refs := make(map[string]keyed)
+	for _, delivery := range d.deliveries(c) {
+		job := d.jobOf(c.Capture, delivery.Tenant)
+		hash, err := idempotency.ParseHash(delivery.Hash)
+		if err != nil || job == nil {
+			continue
+		}
+		key, err := idempotency.DeliveryKey(job.ID, delivery.VendorID)
+		if err != nil {
+			continue // it has no id
+		}
+		refs[key.String()] = keyed{idempotency.Ref{Organization: job.Organization, Scope: scope, Key: key}, hash}
+	}
+	return refs
+}
+
+func (d *Database) deliveries(c *Case) []providers.Delivery {
+	return c.Capture.Deliveries(d.vendors[c.Capture.Provider])
+}
+
+func (c *Case) altered() bool { return c.alter != nil || c.Capture.Sign.Alter != nil }
+
+// jobOf is the active job that a delivery of the capture reaches: the source's for its tenant, or the one that has its
+// own secrets. Nil: none.
+func (d *Database) jobOf(c *capture.Capture, tenant jobs.Identity) *jobs.Job {
+	if c.Source == nil {
+		return d.found[capture.PlaceKey(c.Provider, "job", c.Job.Name)].Job
+	}
+	source := d.found[capture.PlaceKey(c.Provider, "source", c.Source.Name)].Source
+	if source == nil {
+		return nil
+	}
+	job, ok := d.registry.JobFor(source.ID, tenant)
+	if (tenant == jobs.Identity{}) {
+		job, ok = d.registry.Fallback(source.ID)
+	}
+	if !ok || job.Closed {
+		return nil
+	}
+	return job
+}
+
+// outcomesKnown reports whether a database tells the outcomes of a case: all of it was acknowledged, and none of it is a
+// handshake or a refusal.
+func (c *Case) outcomesKnown() bool {
+	if c.altered() || c.Statuses[200] != c.times || c.times == 0 {
+		return false
+	}
+	for name := range c.want.Outcomes {
+		switch name {
+		case capture.Accepted, string(drops.Duplicate), string(drops.UnknownJob), string(drops.JobMismatch), string(drops.Malformed), string(drops.HashMismatch):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// keptBodies is how many drops of an origin keep their body in a minute.
+const keptBodies = 100
+
+// settle finds out what became of a case.
+func (d *Database) settle(ctx context.Context, c *Case) error {
+	got := make(capture.Outcomes)
+	deliveries := max(len(d.deliveries(c)), 1) * c.times
+	for key, ref := range d.refs(c) {
+		o, err := d.keys.Read(ctx, ref.ref, ref.hash)
+		if err != nil {
+			return err
+		}
+		switch {
+		case o.Kind == idempotency.Conflict:
+			got[string(drops.HashMismatch)] += c.times
+		case o.Kind == idempotency.Completed && d.attributed[key] && !c.known[key]:
+			c.known[key] = true // another capture of this run has the same key
+		case o.Kind == idempotency.Completed && !c.known[key]:
+			got[capture.Accepted]++
+			d.attributed[key] = true
+		}
+	}
+	now, err := d.written(ctx, c)
+	if err != nil {
+		return err
+	}
+	for name, n := range now.Plus(c.before, -1) {
+		want := c.want.Outcomes[name]
+		if name != capture.Accepted && n < want && c.times > keptBodies {
+			n = want // beyond so many a minute a drop keeps no body by which it would be found
+		}
+		got[name] += n
+	}
+	if rest := deliveries - got.Total(); rest > 0 {
+		got[string(drops.Duplicate)] += rest
+	}
+	c.Outcomes = got.Plus(nil, 0)
+	return nil
+}
+
+// written counts what is found by its body, because it has no key: the rows of deliveries that the vendor gives no id,
+// and the drops. A key tells of a hash_mismatch.
+func (d *Database) written(ctx context.Context, c *Case) (capture.Outcomes, error) {
+	since := d.began.Add(-time.Minute) // the gateway's clock may be another
+	counts := make(capture.Outcomes)
+	var bodies [][]byte
+	for _, delivery := range d.deliveries(c) {
+		switch {
+		case delivery.VendorID != "":
+		case delivery.Body != nil:
+			bodies = append(bodies, delivery.Body)
+		default:
+			bodies = append(bodies, c.Capture.Content)
+		}
+	}
+	if len(bodies) > 0 {
+		for _, err := range d.feed.All(ctx, feed.Filter{Provider: c.Capture.Provider, Bodies: bodies, ReceivedFrom: since}) {
+			if err != nil {
+				return nil, err
+			}
+			counts[capture.Accepted]++
+		}
+	}
+	dropped, err := d.drops.CountBody(ctx, feed.FirstID(since), c.Capture.Provider, c.Capture.Content)
+	for reason, n := range dropped {
+		if reason != drops.HashMismatch {
+			counts[string(reason)] = n
+		}
+	}
+	return counts, err
+}

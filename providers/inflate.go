@@ -1,12 +1,11 @@
 package providers
 
 import (
-	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
+
+	"webhook-gateway/internal/gunzip"
 )
 
 var (
@@ -30,11 +29,11 @@ func Inflate(encoding string, body []byte, limit int64) (plain []byte, codings s
 	}
 	undone := make([]string, 0, maxLayers)
 	for range layers {
-		if !bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
+		if !gunzip.Is(body) {
 			break
 		}
-		if body, err = gunzip(body, limit); err != nil {
-			return body, "", err
+		if body, err = gunzip.Inflate(body, limit); err != nil {
+			return body, "", malformedGzip(err)
 		}
 		undone = append(undone, "gzip")
 	}
@@ -74,20 +73,15 @@ func Compressed(encoding string) bool {
 	return err != nil || layers > 0
 }
 
-func gunzip(body []byte, limit int64) ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(body))
-	if err != nil {
-		return nil, errGzip
-	}
-	var out bytes.Buffer
-	n, err := io.Copy(&out, io.LimitReader(z, limit+1))
+// malformedGzip makes an error of gunzip a reason to drop the request as malformed.
+func malformedGzip(err error) error {
 	switch {
-	case n > limit:
-		return out.Bytes(), errInflated
+	case errors.Is(err, gunzip.ErrTooLarge):
+		return errInflated
 	case err != nil:
-		return nil, errGzip
+		return errGzip
 	}
-	return out.Bytes(), nil
+	return nil
 }
 
 // TooLarge reports whether Inflate stopped at its limit.

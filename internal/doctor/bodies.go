@@ -13,6 +13,7 @@ import (
 
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/form"
+	"webhook-gateway/internal/gunzip"
 )
 
 const (
@@ -89,8 +90,8 @@ func forms(body []byte) []variant {
 }
 
 func compression(add adding, body []byte) {
-	if z, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
-		plain, err := io.ReadAll(io.LimitReader(z, maxInflated))
+	if gunzip.Is(body) {
+		plain, err := gunzip.Inflate(body, maxInflated)
 		add(Compressed, "the body was compressed after it was signed: the plain bytes are what was signed", plain, err == nil)
 		return
 	}

@@ -12,7 +12,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"mime"
 	"net/url"
@@ -20,6 +19,7 @@ import (
 	"strings"
 
 	"webhook-gateway/internal/form"
+	"webhook-gateway/internal/gunzip"
 )
 
 // The reasons why a body cannot be scrubbed.
@@ -124,18 +124,15 @@ func isForm(contentType string) bool {
 
 // inflate undoes gzip; false when the body is none.
 func inflate(body []byte) (plain []byte, compressed bool, err error) {
-	if !bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
+	if !gunzip.Is(body) {
 		return body, false, nil
 	}
-	z, err := gzip.NewReader(bytes.NewReader(body))
-	if err == nil {
-		plain, err = io.ReadAll(io.LimitReader(z, maxInflated+1))
-	}
+	plain, err = gunzip.Inflate(body, maxInflated)
 	switch {
+	case errors.Is(err, gunzip.ErrTooLarge):
+		return nil, true, fmt.Errorf("inflate the body: it becomes more than %d bytes", maxInflated)
 	case err != nil:
 		return nil, true, fmt.Errorf("inflate the body: %w", ErrNoText)
-	case len(plain) > maxInflated:
-		return nil, true, fmt.Errorf("inflate the body: it becomes more than %d bytes", maxInflated)
 	}
 	return plain, true, nil
 }

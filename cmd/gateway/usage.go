@@ -2,13 +2,13 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"webhook-gateway/configs"
 	"webhook-gateway/jobs"
 )
 
@@ -139,8 +139,7 @@ func targetBase(target string, yes bool) (string, error) {
 		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 		return "", usagef("--target %q: write the gateway's address without a path, like http://127.0.0.1:8080", target)
 	}
-	ip := net.ParseIP(u.Hostname())
-	if u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) && !yes {
+	if !configs.OnLoopback(u.Host) && !yes {
 		return "", usagef("--target %s is not this machine, and deliveries would be stored there; add --yes if that is meant", u.Host)
 	}
 	return u.Scheme + "://" + u.Host, nil

@@ -65,7 +65,7 @@ func BenchmarkRead(b *testing.B) {
 			read(b, d.reader.reload.Add(-time.Second))
 		}
 	})
-	source, _ := d.Source("slack", "s50")
+	source, _ := d.Current().Source("slack", "s50")
 	names := make([]Identity, 1000)
 	for i := range names {
 		names[i] = Identity{"team_id", fmt.Sprint("T", i+1)}
@@ -73,7 +73,7 @@ func BenchmarkRead(b *testing.B) {
 	b.Run("look-up", func(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for i := 0; pb.Next(); i++ {
-				if _, ok := d.JobFor(source.ID, names[i%len(names)]); !ok || source.ID == uuid.Nil {
+				if _, ok := d.Current().JobFor(source.ID, names[i%len(names)]); !ok || source.ID == uuid.Nil {
 					b.Error("not found")
 				}
 			}

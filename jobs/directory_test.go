@@ -40,50 +40,50 @@ func TestTheDirectoryKnowsWhatIsStored(t *testing.T) {
 		t.Error("it is not loaded")
 	}
 
-	source, ok := d.Source("slack", "main")
+	source, ok := d.Current().Source("slack", "main")
 	if !ok || source.ID != main.ID || source.Provider != "slack" || source.Name != "main" || !source.Keyring.RotatingUntil.IsZero() {
 		t.Errorf("source: got %+v, %v", source, ok)
 	}
 	if diff := cmp.Diff([]string{"new", "old"}, tried(source.Keyring)); diff != "" {
 		t.Error(diff)
 	}
-	if same, ok := d.SourceByID(main.ID); !ok || same != source {
+	if same, ok := d.Current().SourceByID(main.ID); !ok || same != source {
 		t.Error("by its id it is another")
 	}
 	for _, want := range []StoredJob{under, fall, own} {
-		got, ok := d.Job(want.Provider, want.ID)
+		got, ok := d.Current().Job(want.Provider, want.ID)
 		if !ok || got.ID != want.ID || got.Organization != want.Organization || got.Provider != want.Provider ||
 			got.SourceID != want.SourceID || got.Fallback != want.Fallback || got.Closed || !cmp.Equal(got.Pins, want.Pins) {
 			t.Errorf("job: got %+v, %v, want %+v", got, ok, want)
 		}
 	}
-	job, _ := d.Job("nylas", own.ID)
+	job, _ := d.Current().Job("nylas", own.ID)
 	if diff := cmp.Diff([]string{"own"}, tried(job.Keyring)); diff != "" || !job.OwnSecrets() {
 		t.Error(diff)
 	}
-	job, _ = d.Job("slack", under.ID)
+	job, _ = d.Current().Job("slack", under.ID)
 	if got := job.Keyring.Verify(func(string) bool { return true }); got != (Result{Doubt: NoSecret}) || job.OwnSecrets() {
 		t.Errorf("a source's job verifies by itself: %+v", got)
 	}
-	if job, ok := d.JobFor(main.ID, Identity{"team_id", "T1"}); !ok || job.ID != under.ID {
+	if job, ok := d.Current().JobFor(main.ID, Identity{"team_id", "T1"}); !ok || job.ID != under.ID {
 		t.Errorf("tenant: got %+v, %v", job, ok)
 	}
-	if job, ok := d.Fallback(main.ID); !ok || job.ID != fall.ID {
+	if job, ok := d.Current().Fallback(main.ID); !ok || job.ID != fall.ID {
 		t.Errorf("fallback: got %+v, %v", job, ok)
 	}
 	for what, ok := range map[string]bool{
-		"a source's name at another provider": found(d.Source("nylas", "main")),
-		"a source's name in capitals":         found(d.Source("slack", "Main")),
-		"a source's id":                       found(d.SourceByID(under.ID)),
-		"a job of another provider":           found(d.Job("nylas", under.ID)),
-		"a job":                               found(d.Job("slack", uuid.New())),
-		"no job at all":                       found(d.Job("slack", uuid.Nil)),
-		"another tenant":                      found(d.JobFor(main.ID, Identity{"team_id", "t1"})),
-		"a tenant by another name":            found(d.JobFor(main.ID, Identity{"enterprise_id", "T1"})),
-		"a tenant elsewhere":                  found(d.JobFor(uuid.New(), Identity{"team_id", "T1"})),
-		"no tenant":                           found(d.JobFor(main.ID, Identity{})),
-		"a tenant of no source":               found(d.JobFor(uuid.Nil, Identity{"grant_id", "g"})),
-		"a fallback of no source":             found(d.Fallback(uuid.Nil)),
+		"a source's name at another provider": found(d.Current().Source("nylas", "main")),
+		"a source's name in capitals":         found(d.Current().Source("slack", "Main")),
+		"a source's id":                       found(d.Current().SourceByID(under.ID)),
+		"a job of another provider":           found(d.Current().Job("nylas", under.ID)),
+		"a job":                               found(d.Current().Job("slack", uuid.New())),
+		"no job at all":                       found(d.Current().Job("slack", uuid.Nil)),
+		"another tenant":                      found(d.Current().JobFor(main.ID, Identity{"team_id", "t1"})),
+		"a tenant by another name":            found(d.Current().JobFor(main.ID, Identity{"enterprise_id", "T1"})),
+		"a tenant elsewhere":                  found(d.Current().JobFor(uuid.New(), Identity{"team_id", "T1"})),
+		"no tenant":                           found(d.Current().JobFor(main.ID, Identity{})),
+		"a tenant of no source":               found(d.Current().JobFor(uuid.Nil, Identity{"grant_id", "g"})),
+		"a fallback of no source":             found(d.Current().Fallback(uuid.Nil)),
 	} {
 		if ok {
 			t.Errorf("%s is found", what)
@@ -106,17 +106,17 @@ func TestAClosedJobIsKnownAndTakesNothing(t *testing.T) {
 	}
 	refresh(t, d)
 	for _, id := range []uuid.UUID{first.ID, own.ID} {
-		if job, ok := d.Job("slack", id); !ok || !job.Closed {
+		if job, ok := d.Current().Job("slack", id); !ok || !job.Closed {
 			t.Errorf("got %+v, %v", job, ok)
 		}
 	}
-	if job, _ := d.Job("slack", own.ID); !job.Keyring.Verify(func(s string) bool { return s == "own" }).Matched {
+	if job, _ := d.Current().Job("slack", own.ID); !job.Keyring.Verify(func(s string) bool { return s == "own" }).Matched {
 		t.Error("its own secret verifies no more")
 	}
-	if job, ok := d.JobFor(main.ID, Identity{"team_id", "T1"}); !ok || job.ID != first.ID || !job.Closed {
+	if job, ok := d.Current().JobFor(main.ID, Identity{"team_id", "T1"}); !ok || job.ID != first.ID || !job.Closed {
 		t.Errorf("tenant: got %+v, %v, want the closed job", job, ok)
 	}
-	if job, ok := d.Fallback(main.ID); !ok || job.ID != first.ID || !job.Closed {
+	if job, ok := d.Current().Fallback(main.ID); !ok || job.ID != first.ID || !job.Closed {
 		t.Errorf("fallback: got %+v, %v, want the closed job", job, ok)
 	}
 
@@ -131,10 +131,10 @@ func TestAClosedJobIsKnownAndTakesNothing(t *testing.T) {
 	b.exec(t, `UPDATE agent.provider_jobs SET closed_at = now() WHERE closed_at IS NOT NULL`) // the closed ones come last
 	refresh(t, d)
 	for _, d := range []*Directory{d, b.directory(t)} { // by what changed, and by everything at once
-		if job, ok := d.JobFor(main.ID, Identity{"team_id", "T1"}); !ok || job.ID != last.ID || job.Closed {
+		if job, ok := d.Current().JobFor(main.ID, Identity{"team_id", "T1"}); !ok || job.ID != last.ID || job.Closed {
 			t.Errorf("tenant: got %+v, %v, want the active job", job, ok)
 		}
-		if job, ok := d.Fallback(main.ID); !ok || job.ID != last.ID || job.Closed {
+		if job, ok := d.Current().Fallback(main.ID); !ok || job.ID != last.ID || job.Closed {
 			t.Errorf("fallback: got %+v, %v, want the active job", job, ok)
 		}
 	}
@@ -149,7 +149,7 @@ func TestARemovedSourceAndItsClosedJobsAreUnknown(t *testing.T) {
 	d := b.directory(t)
 	unknown := func(d *Directory) {
 		t.Helper()
-		if found(d.Source("slack", "main")) || found(d.SourceByID(main.ID)) || found(d.Job("slack", job.ID)) || len(d.Sources("slack")) > 0 {
+		if found(d.Current().Source("slack", "main")) || found(d.Current().SourceByID(main.ID)) || found(d.Current().Job("slack", job.ID)) || len(d.Current().Sources("slack")) > 0 {
 			t.Error("they are known")
 		}
 	}
@@ -157,7 +157,7 @@ func TestARemovedSourceAndItsClosedJobsAreUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	refresh(t, d)
-	if !found(d.Job("slack", job.ID)) {
+	if !found(d.Current().Job("slack", job.ID)) {
 		t.Error("the closed job is unknown before its source is removed")
 	}
 	if err := b.RemoveSource(ctx, "slack", "main"); err != nil {
@@ -169,7 +169,7 @@ func TestARemovedSourceAndItsClosedJobsAreUnknown(t *testing.T) {
 
 	again := b.source(t, "slack", "main")
 	refresh(t, d)
-	if source, ok := d.Source("slack", "main"); !ok || source.ID != again.ID || found(d.Job("slack", job.ID)) {
+	if source, ok := d.Current().Source("slack", "main"); !ok || source.ID != again.ID || found(d.Current().Job("slack", job.ID)) {
 		t.Errorf("a new source of that name: got %+v, %v", source, ok)
 	}
 }
@@ -183,7 +183,7 @@ func TestTheNewestSourcesOfAProviderAreListedFirst(t *testing.T) {
 	b.source(t, "nylas", "other")
 	d := b.directory(t)
 	names := func() (names []string) {
-		for _, s := range d.Sources("slack") {
+		for _, s := range d.Current().Sources("slack") {
 			names = append(names, s.Name)
 		}
 		return names
@@ -195,7 +195,7 @@ func TestTheNewestSourcesOfAProviderAreListedFirst(t *testing.T) {
 	if diff := cmp.Diff(want, names()); diff != "" {
 		t.Fatal(diff)
 	}
-	before := d.Sources("slack")
+	before := d.Current().Sources("slack")
 	if err := b.RemoveSource(t.Context(), "slack", "s40"); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestTheNewestSourcesOfAProviderAreListedFirst(t *testing.T) {
 	if before[0].Name != "s69" || len(before) != MaxTried {
 		t.Error("a list that was handed out has changed")
 	}
-	if got := d.Sources("nobody"); len(got) != 0 {
+	if got := d.Current().Sources("nobody"); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -226,22 +226,25 @@ func TestAChangeIsSeenByAnotherGatewayWithinASecond(t *testing.T) {
 		}
 	}
 	main := b.source(t, "slack", "main")
-	within("a new source", func() bool { return found(d.Source("slack", "main")) })
+	within("a new source", func() bool { return found(d.Current().Source("slack", "main")) })
 	job := b.job(t, NewJob{Provider: "slack", Source: "main", Pins: team("T1")})
-	within("a new job", func() bool { return found(d.JobFor(main.ID, Identity{"team_id", "T1"})) })
+	within("a new job", func() bool { return found(d.Current().JobFor(main.ID, Identity{"team_id", "T1"})) })
 	b.set(t, Verifier{BySource, main.ID}, "s")
 	within("a new secret", func() bool {
-		s, _ := d.SourceByID(main.ID)
+		s, _ := d.Current().SourceByID(main.ID)
 		return len(s.Keyring.Secrets) == 1
 	})
 	if err := b.CloseJob(ctx, job.ID); err != nil {
 		t.Fatal(err)
 	}
-	within("a closed job", func() bool { job, ok := d.JobFor(main.ID, Identity{"team_id", "T1"}); return ok && job.Closed })
+	within("a closed job", func() bool {
+		job, ok := d.Current().JobFor(main.ID, Identity{"team_id", "T1"})
+		return ok && job.Closed
+	})
 	if err := b.RemoveSource(ctx, "slack", "main"); err != nil {
 		t.Fatal(err)
 	}
-	within("a removed source", func() bool { return !found(d.SourceByID(main.ID)) })
+	within("a removed source", func() bool { return !found(d.Current().SourceByID(main.ID)) })
 }
 
 func TestWhatCommitsLateIsNotSkipped(t *testing.T) {
@@ -263,14 +266,14 @@ func TestWhatCommitsLateIsNotSkipped(t *testing.T) {
 		b.job(t, NewJob{Provider: "slack", Source: "main", Pins: team(fmt.Sprint("T", i))})
 		refresh(t, d)
 	}
-	if !found(d.JobFor(main.ID, Identity{"team_id", "T2"})) || found(d.JobFor(main.ID, Identity{"team_id", "late"})) {
+	if !found(d.Current().JobFor(main.ID, Identity{"team_id", "T2"})) || found(d.Current().JobFor(main.ID, Identity{"team_id", "late"})) {
 		t.Fatal("what is committed is not what is known")
 	}
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
 	refresh(t, d)
-	if !found(d.JobFor(main.ID, Identity{"team_id", "late"})) {
+	if !found(d.Current().JobFor(main.ID, Identity{"team_id", "late"})) {
 		t.Fatal("what committed late was skipped")
 	}
 }
@@ -304,9 +307,9 @@ func TestNoRowIsReadTwiceWhileATransactionStaysOpen(t *testing.T) {
 		if err != nil || len(c.sources) != want {
 			t.Fatalf("%d rows came, want %d: %v", len(c.sources), want, err)
 		}
-		d.take(c, false)
+		d.take(c, d.Current().with(time.Now(), c), false)
 	}
-	if !found(d.Source("slack", "main")) {
+	if !found(d.Current().Source("slack", "main")) {
 		t.Error("the source is not known")
 	}
 }
@@ -319,7 +322,7 @@ func TestRowsRestoredFromAnotherServerAreReadOnce(t *testing.T) {
 	b.exec(t, `ALTER TABLE agent.provider_sources DISABLE TRIGGER mark_changed`)
 	b.exec(t, `UPDATE agent.provider_sources SET changed = '9000000000'`)
 	d := b.reads(t, slog.New(slog.DiscardHandler))
-	if !found(d.Source("slack", "main")) {
+	if !found(d.Current().Source("slack", "main")) {
 		t.Error("they are not read at all")
 	}
 	if c, err := d.query(ctx, soon, readChanges, d.reader.at); err != nil || len(c.sources) != 0 {
@@ -351,7 +354,7 @@ func TestARowThatWasDeletedByHandIsForgottenWithinAMinute(t *testing.T) {
 		if err := d.read(ctx, time.Now().Add(c.after)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if gone := !found(d.SourceByID(source.ID)) && !found(d.Job("slack", job.ID)); gone != c.gone {
+		if gone := !found(d.Current().SourceByID(source.ID)) && !found(d.Current().Job("slack", job.ID)); gone != c.gone {
 			t.Errorf("%s: gone is %v", name, gone)
 		}
 	}
@@ -391,14 +394,14 @@ func TestAJobIsNeverReadWithoutItsSource(t *testing.T) {
 		if err := d.read(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		for _, job := range d.held.jobs {
-			if !found(d.SourceByID(job.SourceID)) {
+		for _, job := range d.Current().jobs {
+			if !found(d.Current().SourceByID(job.SourceID)) {
 				t.Fatal("there is a job without its source")
 			}
 		}
 	}
-	if len(d.held.jobs) != 150 {
-		t.Fatalf("%d jobs are known", len(d.held.jobs))
+	if len(d.Current().jobs) != 150 {
+		t.Fatalf("%d jobs are known", len(d.Current().jobs))
 	}
 }
 
@@ -441,18 +444,18 @@ func TestASecretThatCannotBeOpenedIsLoggedOnceAndCounted(t *testing.T) {
 		t.Errorf("%v are counted", got)
 	}
 
-	s, _ := d.SourceByID(lost.ID)
+	s, _ := d.Current().SourceByID(lost.ID)
 	if got := s.Keyring.Verify(func(string) bool { return true }); got != (Result{Doubt: Sealed}) {
 		t.Errorf("a sealed one: got %+v", got)
 	}
-	s, _ = d.SourceByID(mixed.ID)
+	s, _ = d.Current().SourceByID(mixed.ID)
 	if got := s.Keyring.Verify(func(text string) bool { return text == "previous" }); got != (Result{Matched: true, Previous: true}) {
 		t.Errorf("a previous one that opens: got %+v", got)
 	}
 	if got := s.Keyring.Verify(func(string) bool { return false }); got != (Result{Doubt: Sealed}) {
 		t.Errorf("none matches: got %+v", got)
 	}
-	j, _ := d.Job("slack", moved.ID)
+	j, _ := d.Current().Job("slack", moved.ID)
 	if got := j.Keyring.Verify(func(string) bool { return true }); got != (Result{Doubt: Sealed}) {
 		t.Errorf("a secret of another row opens: got %+v", got)
 	}
@@ -481,8 +484,8 @@ func TestADeclaredRotationIsKnownUntilItEnds(t *testing.T) {
 	d := b.directory(t)
 	results := func() (got []Result) {
 		refresh(t, d)
-		s, _ := d.SourceByID(source.ID)
-		j, _ := d.Job("slack", job.ID)
+		s, _ := d.Current().SourceByID(source.ID)
+		j, _ := d.Current().Job("slack", job.ID)
 		no := func(string) bool { return false }
 		return []Result{s.Keyring.Verify(no), j.Keyring.Verify(no)}
 	}
@@ -500,7 +503,7 @@ func TestADeclaredRotationIsKnownUntilItEnds(t *testing.T) {
 		}
 	}
 	check("while it is open", Rotating)
-	s, _ := d.SourceByID(source.ID)
+	s, _ := d.Current().SourceByID(source.ID)
 	if left := time.Until(s.Keyring.RotatingUntil); left > time.Hour || left < time.Hour-soon {
 		t.Errorf("%s are left of an hour", left)
 	}
@@ -579,12 +582,12 @@ func TestLookUpsAllocateNothing(t *testing.T) { // not parallel: what others all
 	d := b.reads(t, slog.New(slog.DiscardHandler))
 	missed := false
 	allocated := testing.AllocsPerRun(1000, func() {
-		_, a := d.Job("slack", job.ID)
-		_, b := d.Source("slack", "main")
-		_, c := d.SourceByID(main.ID)
-		_, e := d.JobFor(main.ID, Identity{"team_id", "T1"})
-		_, f := d.Fallback(main.ID)
-		missed = missed || !a || !b || !c || !e || !f || len(d.Sources("slack")) != 1
+		_, a := d.Current().Job("slack", job.ID)
+		_, b := d.Current().Source("slack", "main")
+		_, c := d.Current().SourceByID(main.ID)
+		_, e := d.Current().JobFor(main.ID, Identity{"team_id", "T1"})
+		_, f := d.Current().Fallback(main.ID)
+		missed = missed || !a || !b || !c || !e || !f || len(d.Current().Sources("slack")) != 1
 	})
 	if allocated != 0 || missed {
 		t.Fatalf("%v allocations; missed: %v", allocated, missed)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -56,12 +57,20 @@ SELECT 'job', id, organization_id, provider,
 
 // reader follows the tables. It belongs to the one goroutine that refreshes.
 type reader struct {
+	pool *pgxpool.Pool
+	keys *Keys
+	log  *slog.Logger
+
 	at      string    // the snapshot that was read last; empty before the first
 	server  time.Time // when the server that it came from started
 	reload  time.Time // when everything is read again
 	seals   map[uuid.UUID]seals
 	failing bool
 	reset   time.Time // when all connections were given up last
+}
+
+func newReader(pool *pgxpool.Pool, keys *Keys, log *slog.Logger) reader {
+	return reader{pool: pool, keys: keys, log: log, seals: make(map[uuid.UUID]seals)}
 }
 
 // changes is what one read brought.
@@ -93,7 +102,7 @@ func (d *Directory) read(ctx context.Context, now time.Time) error {
 		// After a restart, a failover or a restore the numbers of transactions may have begun anew.
 		d.notice(c.readOnly, now)
 		if c.server.Equal(r.server) && xmin(c.at) >= xmin(r.at) {
-			d.take(c, false)
+			d.take(c, d.Current().with(now, c), false)
 			return nil
 		}
 	}
@@ -105,42 +114,32 @@ func (d *Directory) read(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("read all sources and jobs: %w", err)
 	}
 	d.notice(c.readOnly, now)
-	d.take(c, true)
+	d.take(c, newSnapshot(now, c), true)
 	return nil
 }
 
-// take makes what was read visible to look-ups.
-func (d *Directory) take(c *changes, everything bool) {
+// take makes the snapshot after a read the current one.
+func (d *Directory) take(c *changes, s *Snapshot, everything bool) {
 	r := &d.reader
 	r.at, r.server = c.at, c.server
-	if everything {
-		held := newHoldings(len(c.jobs))
-		held.apply(c)
-		d.mu.Lock()
-		d.held = held
-		d.mu.Unlock()
-	} else if len(c.sourceIDs)+len(c.jobs) > 0 {
-		d.mu.Lock()
-		d.held.apply(c)
-		d.mu.Unlock()
-	}
+	d.current.Store(s)
 	if everything {
 		clear(r.seals)
 	}
-	for id, s := range c.seals {
-		if s == (seals{}) {
+	for id, row := range c.seals {
+		if row == (seals{}) {
 			delete(r.seals, id)
 		} else {
-			r.seals[id] = s
+			r.seals[id] = row
 		}
 	}
 	var all seals
-	for _, s := range r.seals {
-		all.unopened += s.unopened
-		all.old += s.old
+	for _, row := range r.seals {
+		all.unopened += row.unopened
+		all.old += row.old
 	}
-	d.metrics.sources.Set(float64(len(d.held.sources)))
-	d.metrics.jobs.Set(float64(len(d.held.jobs)))
+	d.metrics.sources.Set(float64(len(s.sources)))
+	d.metrics.jobs.Set(float64(len(s.jobs)))
 	d.metrics.unopened.Set(float64(all.unopened))
 	d.metrics.old.Set(float64(all.old))
 }
@@ -159,10 +158,10 @@ type row struct {
 	created          time.Time
 }
 
-func (d *Directory) query(ctx context.Context, limit time.Duration, sql string, args ...any) (*changes, error) {
+func (r *reader) query(ctx context.Context, limit time.Duration, sql string, args ...any) (*changes, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the directory's read took longer than "+limit.String()))
 	defer cancel()
-	rows, err := d.pool.Query(ctx, sql, args...)
+	rows, err := r.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +170,7 @@ func (d *Directory) query(ctx context.Context, limit time.Duration, sql string, 
 	// As arrays, because pgx would take the text of a uuid.UUID.
 	into := []any{&l.kind, (*[16]byte)(&l.id), (*[16]byte)(&l.organization), &l.provider, &l.name, (*[16]byte)(&l.source),
 		&l.json, &l.fallback, &l.ended, &l.secrets, &l.rotating, &l.created}
-	_, err = pgx.ForEachRow(rows, into, func() error { return d.add(c, &l) })
+	_, err = pgx.ForEachRow(rows, into, func() error { return r.add(c, &l) })
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +180,7 @@ func (d *Directory) query(ctx context.Context, limit time.Duration, sql string, 
 	return c, nil
 }
 
-func (d *Directory) add(c *changes, l *row) error {
+func (r *reader) add(c *changes, l *row) error {
 	if l.kind == "at" {
 		c.at, c.server = l.name, l.created
 		switch {
@@ -199,44 +198,47 @@ func (d *Directory) add(c *changes, l *row) error {
 	if l.kind == string(BySource) {
 		c.sourceIDs = append(c.sourceIDs, l.id)
 		if l.ended {
-			d.noteSeals(c, l.id, seals{})
+			r.noteSeals(c, l.id, seals{})
 			return nil
 		}
 		c.sources = append(c.sources, &Source{ID: l.id, Provider: l.provider, Name: l.name, Pins: pinned(l.identity),
-			Keyring: d.keyring(c, l), created: l.created})
+			Keyring: r.keyring(c, l), created: l.created})
 		return nil
 	}
 	c.jobs = append(c.jobs, &Job{ID: l.id, Organization: l.organization, Provider: l.provider, SourceID: l.source,
-		Pins: pinned(l.identity), Fallback: l.fallback, Closed: l.ended, Keyring: d.keyring(c, l)})
+		Pins: pinned(l.identity), Fallback: l.fallback, Closed: l.ended, Keyring: r.keyring(c, l)})
 	return nil
 }
 
 // keyring opens a row's secrets. One that cannot be opened is logged once, and counted, but of a closed job.
-func (d *Directory) keyring(c *changes, l *row) Keyring {
+func (r *reader) keyring(c *changes, l *row) Keyring {
 	of := holder{kind: VerifierKind(l.kind), id: l.id, provider: l.provider, organization: l.organization}
 	var k Keyring
 	var s seals
+	if r.keys == nil { // the caller needs no secrets
+		return Keyring{Unopened: len(l.secrets), CurrentSealed: len(l.secrets) > 0}
+	}
 	for i, sealed := range l.secrets[:min(len(l.secrets), MaxSecrets)] {
-		if !d.keys.newest(sealed) {
+		if !r.keys.newest(sealed) {
 			s.old++
 		}
-		secret, err := d.keys.open(of, sealed)
+		secret, err := r.keys.open(of, sealed)
 		if err == nil {
 			k.Secrets = append(k.Secrets, secret)
 			continue
 		}
 		k.Unopened++
 		k.CurrentSealed = k.CurrentSealed || i == 0
-		if k.Unopened == 1 && !l.ended && d.reader.seals[l.id].unopened == 0 {
+		if k.Unopened == 1 && !l.ended && r.seals[l.id].unopened == 0 {
 			id, _ := sealedWith(sealed)
-			d.log.Error("secret cannot be opened", slog.String("holder", string(of.kind)), slog.String("id", l.id.String()),
+			r.log.Error("secret cannot be opened", slog.String("holder", string(of.kind)), slog.String("id", l.id.String()),
 				slog.String("key_id", id.String()), slog.Any("err", err))
 		}
 	}
 	if !l.ended {
 		s.unopened = k.Unopened
 	}
-	d.noteSeals(c, l.id, s)
+	r.noteSeals(c, l.id, s)
 	if l.rotating > 0 {
 		// Counted from here by this machine's monotonic clock: how its time of day differs from the
 		// database's does not matter.
@@ -246,8 +248,8 @@ func (d *Directory) keyring(c *changes, l *row) Keyring {
 }
 
 // noteSeals notes what is amiss with a row's secrets, if that is any news.
-func (d *Directory) noteSeals(c *changes, id uuid.UUID, s seals) {
-	if s != d.reader.seals[id] || s != (seals{}) {
+func (r *reader) noteSeals(c *changes, id uuid.UUID, s seals) {
+	if s != r.seals[id] || s != (seals{}) {
 		c.seals[id] = s
 	}
 }

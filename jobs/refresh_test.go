@@ -156,7 +156,7 @@ func TestARefreshSeesEveryCommitBeforeIt(t *testing.T) {
 	for i := range 10 {
 		source := b.source(t, "slack", string(rune('a'+i)))
 		refresh(t, d)
-		if !found(d.SourceByID(source.ID)) {
+		if !found(d.Current().SourceByID(source.ID)) {
 			t.Fatalf("source %d is not seen", i)
 		}
 	}
@@ -199,7 +199,7 @@ func TestARefreshFailsWhilePostgreSQLDoesNotAnswer(t *testing.T) {
 	if err := d.Refresh(short, time.Now()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("with less time of its own: got %v", err)
 	}
-	if !found(d.SourceByID(source.ID)) || !d.Loaded() {
+	if !found(d.Current().SourceByID(source.ID)) || !d.Loaded() {
 		t.Error("what was read before is gone")
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -270,7 +270,7 @@ func TestALoadFillsTheDirectoryBeforeItRuns(t *testing.T) {
 	if err := d.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !d.Loaded() || !found(d.SourceByID(source.ID)) || d.Refresh(t.Context(), since) != nil {
+	if !d.Loaded() || !found(d.Current().SourceByID(source.ID)) || d.Refresh(t.Context(), since) != nil {
 		t.Error("it is not filled")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -334,7 +334,7 @@ func TestTheDirectoryFollowsAServerThatWasStoppedAndStarted(t *testing.T) {
 	if err := d.Refresh(t.Context(), time.Now()); err == nil {
 		t.Error("a refresh without a server succeeded")
 	}
-	if !found(d.SourceByID(first.ID)) {
+	if !found(d.Current().SourceByID(first.ID)) {
 		t.Error("what was read before is gone")
 	}
 	if err := server.Start(t.Context()); err != nil {
@@ -345,8 +345,10 @@ func TestTheDirectoryFollowsAServerThatWasStoppedAndStarted(t *testing.T) {
 		second, err = b.AddSource(t.Context(), NewSource{Provider: "slack", Name: "second"})
 		return err == nil
 	})
-	eventually(t, d, "both are known", func() bool { return found(d.SourceByID(first.ID)) && found(d.SourceByID(second.ID)) })
-	if names := d.Sources("slack"); !slices.ContainsFunc(names, func(s *Source) bool { return s.Name == "second" }) {
+	eventually(t, d, "both are known", func() bool {
+		return found(d.Current().SourceByID(first.ID)) && found(d.Current().SourceByID(second.ID))
+	})
+	if names := d.Current().Sources("slack"); !slices.ContainsFunc(names, func(s *Source) bool { return s.Name == "second" }) {
 		t.Error("the list is not whole")
 	}
 }
@@ -378,7 +380,7 @@ func TestARefreshOutlivesBrokenConnections(t *testing.T) {
 		if err := d.Refresh(t.Context(), time.Now()); err != nil {
 			t.Fatalf("after the connections were cut: %v", err)
 		}
-		if _, ok := d.SourceByID(source.ID); !ok {
+		if _, ok := d.Current().SourceByID(source.ID); !ok {
 			t.Fatal("a source committed before is not known")
 		}
 	}

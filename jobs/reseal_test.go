@@ -19,13 +19,13 @@ func (b *bed) verifies(t *testing.T, of Verifier, provider, secret string) Resul
 	d := b.reads(t, slog.New(slog.DiscardHandler))
 	signed := func(text string) bool { return text == secret }
 	if of.Kind == BySource {
-		s, ok := d.SourceByID(of.ID)
+		s, ok := d.Current().SourceByID(of.ID)
 		if !ok {
 			t.Fatalf("no source %s", of.ID)
 		}
 		return s.Keyring.Verify(signed)
 	}
-	j, ok := d.Job(provider, of.ID)
+	j, ok := d.Current().Job(provider, of.ID)
 	if !ok {
 		t.Fatalf("no job %s", of.ID)
 	}
@@ -73,13 +73,13 @@ func TestASecretDoesNotOpenInAnAlteredRow(t *testing.T) {
 				return
 			}
 			for _, provider := range []string{"slack", "nylas"} {
-				if j, ok := d.Job(provider, one); ok {
+				if j, ok := d.Current().Job(provider, one); ok {
 					if got := j.Keyring.Verify(func(string) bool { return true }); got != (Result{Doubt: Sealed}) {
 						t.Errorf("%+v", got)
 					}
 				}
 			}
-			if s, ok := d.SourceByID(one); ok {
+			if s, ok := d.Current().SourceByID(one); ok {
 				if got := s.Keyring.Verify(func(string) bool { return true }); got != (Result{Doubt: Sealed}) {
 					t.Errorf("%+v", got)
 				}

@@ -10,10 +10,12 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -112,60 +114,10 @@ type directory struct {
 	onRefresh func(*directory) error
 }
 
-func (d *directory) Job(provider string, id uuid.UUID) (*jobs.Job, bool) {
+func (d *directory) Current() *jobs.Snapshot {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	job, ok := d.jobs[id]
-	return job, ok && job.Provider == provider
-}
-
-func (d *directory) Source(provider, name string) (*jobs.Source, bool) {
-	return d.source(func(s *jobs.Source) bool { return s.Provider == provider && s.Name == name })
-}
-
-func (d *directory) SourceByID(id uuid.UUID) (*jobs.Source, bool) {
-	return d.source(func(s *jobs.Source) bool { return s.ID == id })
-}
-
-func (d *directory) source(is func(*jobs.Source) bool) (*jobs.Source, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, s := range d.sources {
-		if is(s) {
-			return s, true
-		}
-	}
-	return nil, false
-}
-
-func (d *directory) Sources(string) []*jobs.Source {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.sources
-}
-
-func (d *directory) JobFor(source uuid.UUID, tenant jobs.Identity) (*jobs.Job, bool) {
-	return d.job(func(j *jobs.Job) bool { return j.SourceID == source && j.Pins[0] == tenant })
-}
-
-func (d *directory) Fallback(source uuid.UUID) (*jobs.Job, bool) {
-	return d.job(func(j *jobs.Job) bool { return j.SourceID == source && j.Fallback })
-}
-
-func (d *directory) job(is func(*jobs.Job) bool) (*jobs.Job, bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var closed *jobs.Job
-	for _, j := range d.jobs {
-		switch {
-		case !is(j):
-		case j.Closed:
-			closed = j
-		default:
-			return j, true
-		}
-	}
-	return closed, closed != nil
+	return jobs.NewSnapshot(d.sources, slices.Collect(maps.Values(d.jobs)))
 }
 
 func (d *directory) Refresh(ctx context.Context, _ time.Time) error {

@@ -73,16 +73,12 @@ type Ending struct {
 	Failed  bool         // the vendor is asked to send it again
 }
 
-// Directory is where the receiver and the gate look up sources and jobs. Look-ups never wait.
+// Directory holds the sources and jobs that are known. It is safe for concurrent use.
 type Directory interface {
-	Job(provider string, id uuid.UUID) (*jobs.Job, bool)
-	Source(provider, name string) (*jobs.Source, bool)
-	SourceByID(id uuid.UUID) (*jobs.Source, bool)
-	Sources(provider string) []*jobs.Source
-	// JobFor and Fallback answer a closed job where none is active.
-	JobFor(source uuid.UUID, tenant jobs.Identity) (*jobs.Job, bool)
-	Fallback(source uuid.UUID) (*jobs.Job, bool)
-	// Refresh returns once the directory is as fresh as since, or says why it cannot be.
+	// Current returns the newest snapshot. It never waits.
+	Current() *jobs.Snapshot
+	// Refresh returns nil once the current snapshot comes from a read that began after since, or the reason why there
+	// is none.
 	Refresh(ctx context.Context, since time.Time) error
 }
 
@@ -212,9 +208,10 @@ func (g *Gate) resolveAll(ctx context.Context, req *Request, items []Item) ([]It
 // resolveEach resolves the items that were read, and reports whether any is to be dropped for what the directory
 // knows.
 func (g *Gate) resolveEach(req *Request, items []Item) (dropped bool) {
+	known := g.directory.Current()
 	for i := range items {
 		if items[i].Reason != drops.Malformed {
-			g.resolve(req, &items[i])
+			resolve(known, req, &items[i])
 			dropped = dropped || items[i].Reason != ""
 		}
 	}

@@ -10,8 +10,8 @@ import (
 // resolve finds the job that a delivery belongs to. The organization comes from the job alone, and whose
 // secret verified the request bounds which jobs it can reach: a source's secret reaches that source's jobs,
 // a job's own secret reaches that job.
-func (g *Gate) resolve(req *Request, item *Item) {
-	job, reason, detail := g.find(req, &item.Delivery)
+func resolve(known *jobs.Snapshot, req *Request, item *Item) {
+	job, reason, detail := find(known, req, &item.Delivery)
 	item.Job, item.Organization = uuid.Nil, uuid.Nil
 	if job != nil {
 		item.Job, item.Organization = job.ID, job.Organization
@@ -20,23 +20,23 @@ func (g *Gate) resolve(req *Request, item *Item) {
 }
 
 // find answers a job, a reason to drop, or both: the job whose URL was called although the body is not for it.
-func (g *Gate) find(req *Request, d *Delivery) (*jobs.Job, drops.Reason, string) {
+func find(known *jobs.Snapshot, req *Request, d *Delivery) (*jobs.Job, drops.Reason, string) {
 	if req.VerifiedBy.Kind == jobs.ByJob {
-		return g.findOwn(req, d)
+		return findOwn(known, req, d)
 	}
-	source, ok := g.directory.SourceByID(req.VerifiedBy.ID)
+	source, ok := known.SourceByID(req.VerifiedBy.ID)
 	if !ok {
 		return nil, drops.UnknownJob, "the source was removed"
 	}
 	if req.Target.Job != uuid.Nil {
-		return g.findOnJobURL(req, d, source)
+		return findOnJobURL(known, req, d, source)
 	}
-	return g.findOnSourceURL(req, d, source)
+	return findOnSourceURL(known, req, d, source)
 }
 
 // findOwn is for a request that a job's own secret verified: it can only be that job's.
-func (g *Gate) findOwn(req *Request, d *Delivery) (*jobs.Job, drops.Reason, string) {
-	job, ok := g.directory.Job(req.Provider, req.VerifiedBy.ID)
+func findOwn(known *jobs.Snapshot, req *Request, d *Delivery) (*jobs.Job, drops.Reason, string) {
+	job, ok := known.Job(req.Provider, req.VerifiedBy.ID)
 	if !ok || req.Target.Job != req.VerifiedBy.ID {
 		return nil, drops.UnknownJob, "no such job"
 	}
@@ -49,8 +49,8 @@ func (g *Gate) findOwn(req *Request, d *Delivery) (*jobs.Job, drops.Reason, stri
 	return job, "", ""
 }
 
-func (g *Gate) findOnJobURL(req *Request, d *Delivery, source *jobs.Source) (*jobs.Job, drops.Reason, string) {
-	job, ok := g.directory.Job(req.Provider, req.Target.Job)
+func findOnJobURL(known *jobs.Snapshot, req *Request, d *Delivery, source *jobs.Source) (*jobs.Job, drops.Reason, string) {
+	job, ok := known.Job(req.Provider, req.Target.Job)
 	if !ok || job.SourceID != source.ID {
 		return nil, drops.UnknownJob, "no such job"
 	}
@@ -71,15 +71,15 @@ func (g *Gate) findOnJobURL(req *Request, d *Delivery, source *jobs.Source) (*jo
 	return job, "", ""
 }
 
-func (g *Gate) findOnSourceURL(req *Request, d *Delivery, source *jobs.Source) (*jobs.Job, drops.Reason, string) {
-	if named, ok := g.directory.Source(req.Provider, req.Target.Source); !ok || named.ID != source.ID {
+func findOnSourceURL(known *jobs.Snapshot, req *Request, d *Delivery, source *jobs.Source) (*jobs.Job, drops.Reason, string) {
+	if named, ok := known.Source(req.Provider, req.Target.Source); !ok || named.ID != source.ID {
 		return nil, drops.UnknownJob, "no such source"
 	}
 	if pin, contradicted := contradiction(source.Pins, d.Named); contradicted {
 		return nil, drops.JobMismatch, "the body names another " + pin + " than the source"
 	}
 	if (d.Tenant == jobs.Identity{}) {
-		job, ok := g.directory.Fallback(source.ID)
+		job, ok := known.Fallback(source.ID)
 		switch {
 		case !ok:
 			return nil, drops.UnknownJob, "the body names no tenant and the source has no fallback job"
@@ -89,7 +89,7 @@ func (g *Gate) findOnSourceURL(req *Request, d *Delivery, source *jobs.Source) (
 		return job, "", ""
 	}
 	// A tenant that is named but not registered never reaches the fallback: it is somebody else's.
-	job, ok := g.directory.JobFor(source.ID, d.Tenant)
+	job, ok := known.JobFor(source.ID, d.Tenant)
 	switch {
 	case !ok:
 		return nil, drops.UnknownJob, "no job of the source pins the " + d.Tenant.Name + " that the body names"

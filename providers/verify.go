@@ -29,13 +29,14 @@ type holder struct {
 // began after the request came: a secret set a moment ago at another gateway is then known here, and a
 // vendor that never repeats a refused call loses nothing.
 func (r *Receiver) verify(p Provider, x *exchange, proof Proof) (jobs.Verifier, error) {
-	own, known := r.holder(p, x.target)
+	now := r.directory.Current()
+	own, known := holderOf(now, p, x.target)
 	verifier, ok, err := r.tryOwn(p, x, proof, own)
 	if ok || err != nil {
 		return verifier, err
 	}
 	failed := own
-	if all := r.everybody(p); known {
+	if all := allSources(now, p); known {
 		err = r.pretend(x, proof, all)
 	} else {
 		failed = all
@@ -49,9 +50,10 @@ func (r *Receiver) verify(p Provider, x *exchange, proof Proof) (jobs.Verifier, 
 	if r.directory.Refresh(ctx, x.arrived) != nil {
 		return jobs.Verifier{}, errUnconfirmed
 	}
-	again, known := r.holder(p, x.target)
+	now = r.directory.Current()
+	again, known := holderOf(now, p, x.target)
 	if !known {
-		again = r.everybody(p)
+		again = allSources(now, p)
 	}
 	if verifier, ok = r.try(p, x, proof, again, failed); ok {
 		return verifier, nil
@@ -168,29 +170,29 @@ func doubtOf(holders []holder) (doubt error) {
 	return doubt
 }
 
-// holder is whose secrets are tried for a target: a job's own, or its source's, never another one's.
-func (r *Receiver) holder(p Provider, t Target) (own []holder, known bool) {
+// holderOf returns whose secrets are tried for a target: the job's own or its source's, never any other.
+func holderOf(now *jobs.Snapshot, p Provider, t Target) (own []holder, known bool) {
 	if t.Job != uuid.Nil {
-		if job, ok := r.directory.Job(p.Name(), t.Job); ok {
+		if job, ok := now.Job(p.Name(), t.Job); ok {
 			if job.SourceID == uuid.Nil {
 				return []holder{{jobs.Verifier{Kind: jobs.ByJob, ID: job.ID}, &job.Keyring}}, true
 			}
-			if source, ok := r.directory.SourceByID(job.SourceID); ok {
+			if source, ok := now.SourceByID(job.SourceID); ok {
 				return []holder{ofSource(source)}, true
 			}
 		}
 	}
 	if t.Source != "" {
-		if source, ok := r.directory.Source(p.Name(), t.Source); ok {
+		if source, ok := now.Source(p.Name(), t.Source); ok {
 			return []holder{ofSource(source)}, true
 		}
 	}
 	return nil, false
 }
 
-// everybody lists every source of a provider.
-func (r *Receiver) everybody(p Provider) (all []holder) {
-	for _, source := range r.directory.Sources(p.Name()) {
+// allSources lists every source of a provider.
+func allSources(now *jobs.Snapshot, p Provider) (all []holder) {
+	for _, source := range now.Sources(p.Name()) {
 		all = append(all, ofSource(source))
 	}
 	return all

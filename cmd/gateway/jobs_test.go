@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -15,26 +14,23 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// directory reads what a gateway with this key would know.
-func directory(t *testing.T, c *cli, key string) *jobs.Directory {
+// snapshot reads what a gateway with this key would know.
+func snapshot(t *testing.T, c *cli, key string) *jobs.Snapshot {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), c.url)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer pool.Close()
 	keys, err := jobs.NewKeys(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := jobs.NewDirectory(pool, keys, slog.New(slog.DiscardHandler), nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { d.Run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done; pool.Close() })
-	if err := d.Refresh(t.Context(), time.Now()); err != nil {
+	s, err := jobs.Read(t.Context(), pool, keys)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return d
+	return s
 }
 
 func texts(ring jobs.Keyring) []string {
@@ -48,7 +44,7 @@ func texts(ring jobs.Keyring) []string {
 // secretsOfSource opens the live secrets of a Slack source with whichever of the tests' keys fits.
 func secretsOfSource(t *testing.T, c *cli, name string) []string {
 	t.Helper()
-	s, ok := directory(t, c, testKey+","+otherKey).Source("slack", name)
+	s, ok := snapshot(t, c, testKey+","+otherKey).Source("slack", name)
 	if !ok {
 		t.Fatalf("no source %s", name)
 	}
@@ -85,7 +81,7 @@ func TestJobsAddWithSecretsOfItsOwn(t *testing.T) {
 	if got["source"] != nil || got["has_secret"] != true || !cmp.Equal(got["refs"], map[string]any{"api_app_id": "A1", "team_id": "T1"}) {
 		t.Errorf("got %v", got)
 	}
-	j, _ := directory(t, c, testKey).Job("slack", uuid.MustParse(got["id"].(string)))
+	j, _ := snapshot(t, c, testKey).Job("slack", uuid.MustParse(got["id"].(string)))
 	if j == nil || !cmp.Equal(texts(j.Keyring), []string{"mine"}) {
 		t.Errorf("the job's secrets are not what was given")
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -123,32 +121,17 @@ func incomplete(plan *redrive.Plan, named bool) error {
 
 // newDriver returns a driver that knows the sources and jobs as they are now.
 func newDriver(ctx context.Context, pool *pgxpool.Pool, cfg configs.Config, log *slog.Logger) (*redrive.Driver, error) {
-	directory, err := directoryWithoutSecrets(ctx, pool)
+	// A drop says whose secret verified its request, so no secret has to be opened.
+	snapshot, err := jobs.Read(ctx, pool, nil)
 	if err != nil {
 		return nil, err
 	}
 	return redrive.New(redrive.Deps{
-		Pool: pool, Vendors: wired(), Directory: directory, Registerer: prometheus.NewRegistry(), Log: log,
+		Pool: pool, Vendors: wired(), Directory: snapshot, Registerer: prometheus.NewRegistry(), Log: log,
 	}, inbox.Options{
 		QueueDeliveries: cfg.QueueDeliveries, QueueBytes: cfg.QueueBytes,
 		BatchDeliveries: cfg.BatchDeliveries, BatchBytes: cfg.BatchBytes,
 	}, cfg.MaxInflatedBytes)
-}
-
-// directoryWithoutSecrets reads the sources and jobs once. Whose secret verified a request is kept with its
-// drop, so that none has to be opened, and the key that opens them is not needed.
-func directoryWithoutSecrets(ctx context.Context, pool *pgxpool.Pool) (*jobs.Directory, error) {
-	random := make([]byte, 32)
-	_, _ = rand.Read(random) // it never returns an error: it ends the process instead
-	keys, err := jobs.NewKeys(base64.StdEncoding.EncodeToString(random))
-	if err != nil {
-		return nil, err
-	}
-	directory := jobs.NewDirectory(pool, keys, slog.New(slog.DiscardHandler), nil)
-	if err := directory.Load(ctx); err != nil {
-		return nil, fmt.Errorf("load sources and jobs: %w", err)
-	}
-	return directory, nil
 }
 
 // chosen reads which drops to redrive: ids, or nil and the filter of the flags.

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"webhook-gateway/configs"
@@ -27,13 +26,8 @@ import (
 // nothing is a directory in which there is nothing.
 type nothing struct{}
 
-func (nothing) Job(string, uuid.UUID) (*jobs.Job, bool)           { return nil, false }
-func (nothing) Source(string, string) (*jobs.Source, bool)        { return nil, false }
-func (nothing) SourceByID(uuid.UUID) (*jobs.Source, bool)         { return nil, false }
-func (nothing) Sources(string) []*jobs.Source                     { return nil }
-func (nothing) JobFor(uuid.UUID, jobs.Identity) (*jobs.Job, bool) { return nil, false }
-func (nothing) Fallback(uuid.UUID) (*jobs.Job, bool)              { return nil, false }
-func (nothing) Refresh(context.Context, time.Time) error          { return nil }
+func (nothing) Current() *jobs.Snapshot                  { return jobs.NewSnapshot(nil, nil) }
+func (nothing) Refresh(context.Context, time.Time) error { return nil }
 
 // pipes is a listener of connections within the process, whose time can be a test's.
 type pipes struct {

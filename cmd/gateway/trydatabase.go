@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"webhook-gateway/configs"
 	"webhook-gateway/internal/inbox"
@@ -71,6 +70,6 @@ func tryDatabase(ctx context.Context, cfg configs.Config) (*databaseJSON, error)
 		return found, pg.Unavailable(err)
 	}
 	// As serve reads them.
-	err = jobs.NewDirectory(pool, keys, slog.New(slog.DiscardHandler), nil).Load(ctx)
+	_, err = jobs.Read(ctx, pool, keys)
 	return found, errors.Join(append([]error{err}, joined(inbox.Try(ctx, pool, wiredNames()[0]))...)...)
 }

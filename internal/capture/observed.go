@@ -56,6 +56,7 @@ func (r *Recorder) capture(o providers.Observation) (*Capture, error) {
 
 // parties are the source and the job that a verified request needs to be received so again.
 func (r *Recorder) parties(o providers.Observation) (source, job *Party, err error) {
+	known := r.directory.Current()
 	found := uuid.Nil
 	for _, item := range o.Items {
 		if item.Job != uuid.Nil {
@@ -67,13 +68,13 @@ func (r *Recorder) parties(o providers.Observation) (source, job *Party, err err
 		found = o.Target.Job
 	}
 	if o.VerifiedBy.Kind == jobs.BySource {
-		s, ok := r.directory.SourceByID(o.VerifiedBy.ID)
+		s, ok := known.SourceByID(o.VerifiedBy.ID)
 		if !ok {
 			return nil, nil, fmt.Errorf("its source was removed meanwhile")
 		}
 		source = PartyOf(s.Name, s.Pins, false)
 	}
-	if j, ok := r.directory.Job(o.Provider, found); ok && (source == nil || j.SourceID == o.VerifiedBy.ID) {
+	if j, ok := known.Job(o.Provider, found); ok && (source == nil || j.SourceID == o.VerifiedBy.ID) {
 		job = PartyOf(j.ID.String(), j.Pins, j.Fallback)
 	}
 	if source == nil && job == nil {
@@ -84,9 +85,10 @@ func (r *Recorder) parties(o providers.Observation) (source, job *Party, err err
 
 // targeted are the parties that a refused request called by name, as far as they are there.
 func (r *Recorder) targeted(o providers.Observation) (source, job *Party) {
-	if j, ok := r.directory.Job(o.Provider, o.Target.Job); ok {
+	known := r.directory.Current()
+	if j, ok := known.Job(o.Provider, o.Target.Job); ok {
 		job = PartyOf(j.ID.String(), j.Pins, j.Fallback)
-		if s, ok := r.directory.SourceByID(j.SourceID); ok {
+		if s, ok := known.SourceByID(j.SourceID); ok {
 			source = PartyOf(s.Name, s.Pins, false)
 		}
 		return source, job

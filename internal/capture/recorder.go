@@ -32,10 +32,9 @@ const (
 	maxWaitingBytes = 32 << 20
 )
 
-// Directory is where a recorder looks up whom a request was for.
+// Directory holds the sources and jobs that requests were for.
 type Directory interface {
-	Job(provider string, id uuid.UUID) (*jobs.Job, bool)
-	SourceByID(id uuid.UUID) (*jobs.Source, bool)
+	Current() *jobs.Snapshot
 }
 
 // Options say what a Recorder keeps, and where. An empty folder turns its half off.

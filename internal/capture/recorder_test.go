@@ -31,10 +31,9 @@ type held struct {
 	job    jobs.Job
 }
 
-func (h *held) Job(provider string, id uuid.UUID) (*jobs.Job, bool) {
-	return &h.job, id == h.job.ID && provider == h.job.Provider
+func (h *held) Current() *jobs.Snapshot {
+	return jobs.NewSnapshot([]*jobs.Source{&h.source}, []*jobs.Job{&h.job})
 }
-func (h *held) SourceByID(id uuid.UUID) (*jobs.Source, bool) { return &h.source, id == h.source.ID }
 
 func slackHeld() *held {
 	h := &held{source: jobs.Source{ID: uuid.New(), Provider: "slack", Name: "main", Pins: []jobs.Identity{{Name: "api_app_id", Value: "A1"}}}}

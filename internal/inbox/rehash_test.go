@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -67,12 +66,12 @@ func newGates(t *testing.T) *gates {
 			t.Fatal(err)
 		}
 	}
-	directory := jobs.NewDirectory(w.pool, keys, slog.New(slog.DiscardHandler), nil)
-	if err := directory.Load(t.Context()); err != nil {
+	snapshot, err := jobs.Read(t.Context(), w.pool, keys)
+	if err != nil {
 		t.Fatal(err)
 	}
 	gate := func(p providers.Provider) *providers.Gate {
-		return providers.NewGate([]providers.Provider{p}, directory, w.box, drops.NewLedger([]string{"nylas"}), 1<<20)
+		return providers.NewGate([]providers.Provider{p}, snapshot, w.box, drops.NewLedger([]string{"nylas"}), 1<<20)
 	}
 	return &gates{w, gate(nylas.New()), gate(newer{nylas.New()}), 30 * time.Second}
 }

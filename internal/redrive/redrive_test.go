@@ -32,10 +32,9 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // world is a database with a source main, whose only job is that of grant G9.
 type world struct {
-	t         *testing.T
-	pool      *pgxpool.Pool
-	source    uuid.UUID
-	directory *jobs.Directory
+	t      *testing.T
+	pool   *pgxpool.Pool
+	source uuid.UUID
 }
 
 func newWorld(t *testing.T) *world {
@@ -60,7 +59,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, pool: pool, source: source.ID, directory: jobs.NewDirectory(pool, keys, slog.New(slog.DiscardHandler), nil)}
+	w := &world{t: t, pool: pool, source: source.ID}
 	if _, err := inbox.NewPartitions(pool).Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -87,11 +86,12 @@ func (w *world) keep(grant string) uuid.UUID {
 // driver knows the jobs as they are now.
 func (w *world) driver(reg prometheus.Registerer) *redrive.Driver {
 	w.t.Helper()
-	if err := w.directory.Load(w.t.Context()); err != nil {
+	snapshot, err := jobs.Read(w.t.Context(), w.pool, nil)
+	if err != nil {
 		w.t.Fatal(err)
 	}
 	d, err := redrive.New(redrive.Deps{
-		Pool: w.pool, Vendors: []providers.Provider{nylas.New()}, Directory: w.directory, Registerer: reg, Log: slog.New(slog.DiscardHandler),
+		Pool: w.pool, Vendors: []providers.Provider{nylas.New()}, Directory: snapshot, Registerer: reg, Log: slog.New(slog.DiscardHandler),
 	}, inbox.Options{QueueDeliveries: 1000, QueueBytes: 16 << 20, BatchDeliveries: 100, BatchBytes: 16 << 20}, 16<<20)
 	if err != nil {
 		w.t.Fatal(err)

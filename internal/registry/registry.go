@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 
@@ -20,17 +19,17 @@ import (
 
 // Registry is what a database held of sources and jobs when it was read. It is safe for concurrent use.
 type Registry struct {
-	*jobs.Directory
+	*jobs.Snapshot
 	store *jobs.Store
 }
 
 // Read reads every source and job. Secrets that keys does not open are counted and left out.
 func Read(ctx context.Context, pool *pgxpool.Pool, keys *jobs.Keys) (*Registry, error) {
-	r := &Registry{Directory: jobs.NewDirectory(pool, keys, slog.New(slog.DiscardHandler), nil), store: jobs.NewStore(pool, keys)}
-	if err := r.Load(ctx); err != nil {
-		return nil, fmt.Errorf("read sources and jobs: %w", err)
+	snapshot, err := jobs.Read(ctx, pool, keys)
+	if err != nil {
+		return nil, err
 	}
-	return r, nil
+	return &Registry{Snapshot: snapshot, store: jobs.NewStore(pool, keys)}, nil
 }
 
 // Found is a source, or a job with the source that it belongs to.

@@ -139,7 +139,7 @@ func (m *Memory) addJob(t testing.TB, j capture.CastMember) {
 	job := &jobs.Job{ID: uuid.New(), Organization: uuid.New(), Provider: j.Provider, Pins: identities(j.Pins), Fallback: j.Fallback}
 	place := Place{Path: providers.JobPath(j.Provider, job.ID)}
 	if j.Source != "" {
-		source, _ := m.holdings.Source(j.Provider, j.Source)
+		source, _ := m.holdings.Current().Source(j.Provider, j.Source)
 		job.SourceID = source.ID
 		place.Secret = source.Keyring.Secrets[0].Reveal()
 	} else {
@@ -156,44 +156,6 @@ type holdings struct {
 	jobs    []*jobs.Job
 }
 
-func (h *holdings) Job(provider string, id uuid.UUID) (*jobs.Job, bool) {
-	return first(h.jobs, func(j *jobs.Job) bool { return j.Provider == provider && j.ID == id })
-}
+func (h *holdings) Current() *jobs.Snapshot { return jobs.NewSnapshot(h.sources, h.jobs) }
 
-func (h *holdings) Source(provider, name string) (*jobs.Source, bool) {
-	return first(h.sources, func(s *jobs.Source) bool { return s.Provider == provider && s.Name == name })
-}
-
-func (h *holdings) SourceByID(id uuid.UUID) (*jobs.Source, bool) {
-	return first(h.sources, func(s *jobs.Source) bool { return s.ID == id })
-}
-
-func (h *holdings) Sources(provider string) []*jobs.Source {
-	var list []*jobs.Source
-	for _, s := range h.sources {
-		if s.Provider == provider {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
-func (h *holdings) JobFor(source uuid.UUID, tenant jobs.Identity) (*jobs.Job, bool) {
-	return first(h.jobs, func(j *jobs.Job) bool { return j.SourceID == source && j.Pins[0] == tenant })
-}
-
-func (h *holdings) Fallback(source uuid.UUID) (*jobs.Job, bool) {
-	return first(h.jobs, func(j *jobs.Job) bool { return j.SourceID == source && j.Fallback })
-}
-
-// Refresh is as fresh as ever.
 func (h *holdings) Refresh(context.Context, time.Time) error { return nil }
-
-func first[T any](list []*T, is func(*T) bool) (*T, bool) {
-	for _, v := range list {
-		if is(v) {
-			return v, true
-		}
-	}
-	return nil, false
-}

@@ -87,7 +87,7 @@ func Settle(ctx context.Context, spec SettleSpec, out io.Writer) error {
 // collect takes the load's bodies through the gate.
 func (h *half) collect(ctx context.Context, spec *SettleSpec) ([]*providers.Work, error) {
 	provider := h.vendors[0].Name()
-	source, ok := h.directory.Source(provider, spec.Source)
+	source, ok := h.directory.Current().Source(provider, spec.Source)
 	if !ok {
 		return nil, errors.New("the source to settle for is not there")
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -96,7 +95,7 @@ func TestDoneWhenAServerDies(t *testing.T) {
 		t.Fatal("done while it runs")
 	default:
 	}
-	if err := syscall.Kill(postmaster(t, s.DataDir()), syscall.SIGQUIT); err != nil {
+	if err := syscall.Kill(pgtest.Postmaster(t, s.DataDir()), syscall.SIGQUIT); err != nil {
 		t.Fatal(err)
 	}
 	<-done
@@ -182,24 +181,10 @@ func TestStartSaysWhyItFails(t *testing.T) {
 func TestServerHasItsOwnGroup(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewServer(t, pgtest.Options{})
-	pid := postmaster(t, s.DataDir())
+	pid := pgtest.Postmaster(t, s.DataDir())
 	if group, err := syscall.Getpgid(pid); err != nil || group != pid {
 		t.Errorf("group of %d: got %d, %v: Ctrl-C would reach it before us", pid, group, err)
 	}
-}
-
-func postmaster(t *testing.T, data string) int {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
 }
 
 func TestDataLieWhereTheUserCanGo(t *testing.T) {

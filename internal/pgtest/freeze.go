@@ -12,12 +12,7 @@ import (
 // Freeze stops every process of the running server, as a machine does that swaps or whose disk hangs:
 // connections stay open, the kernel takes new ones, and none is answered. Thaw lets the server go on.
 func (s *Server) Freeze() (thaw func()) {
-	text, _ := os.ReadFile(filepath.Join(s.DataDir(), "postmaster.pid")) // the first line is the server's process
-	pids := numbers(string(text))
-	if len(pids) == 0 {
-		s.t.Fatalf("freeze the server: it does not run")
-	}
-	server := pids[0]
+	server := Postmaster(s.t, s.DataDir())
 	all := []int{server}
 	_ = syscall.Kill(server, syscall.SIGSTOP) // first, so that it forks no more
 	for !stopped(server) {
@@ -37,6 +32,17 @@ func (s *Server) Freeze() (thaw func()) {
 			_ = syscall.Kill(pid, syscall.SIGCONT)
 		}
 	}
+}
+
+// Postmaster returns the process of the server that runs on a data directory.
+func Postmaster(t T, dataDir string) int {
+	t.Helper()
+	text, _ := os.ReadFile(filepath.Join(dataDir, "postmaster.pid")) // its first line is the process
+	pids := numbers(string(text))
+	if len(pids) == 0 {
+		t.Fatalf("find the server of %s: it does not run", dataDir)
+	}
+	return pids[0]
 }
 
 // numbers reads the numbers in a text.

@@ -114,20 +114,6 @@ func executableForAll(t *testing.T, self string) string {
 	return path
 }
 
-func postmaster(t *testing.T, data string) int {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(line)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
-}
-
 // awaitEnd waits for a process that is not our child.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
@@ -156,7 +142,7 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) { // one by one, for the same reason
 			cmd, in, dir := startChild(t, "test", base, nil)
-			pid := postmaster(t, filepath.Join(dir, "data"))
+			pid := pgtest.Postmaster(t, filepath.Join(dir, "data"))
 			end(cmd, in)
 			awaitEnd(t, pid)
 			_ = cmd.Wait()
@@ -174,7 +160,7 @@ func TestStartAfterAKill(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(pgtest.Passable(t), "pg")
 	cmd, _, at := startChild(t, "dev", dir, nil)
-	pid := postmaster(t, filepath.Join(at, "data"))
+	pid := pgtest.Postmaster(t, filepath.Join(at, "data"))
 	if _, err := devdb.Start(t.Context(), devdb.Options{Dir: dir, Fsync: true}); err == nil {
 		t.Fatal("two runs on one folder")
 	}
@@ -230,7 +216,7 @@ func TestOrdinaryUser(t *testing.T) {
 		if role == "dev" && at != filepath.Join(home, "pg") {
 			t.Errorf("the data lie in %s", at)
 		}
-		pid := postmaster(t, filepath.Join(at, "data"))
+		pid := pgtest.Postmaster(t, filepath.Join(at, "data"))
 		_, _ = io.WriteString(in, "\n")
 		_ = cmd.Wait()
 		awaitEnd(t, pid)

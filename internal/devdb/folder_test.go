@@ -63,7 +63,7 @@ func awaitFile(t *testing.T, path string) {
 	defer tick.Stop()
 	late := time.After(20 * time.Second)
 	for {
-		if _, err := os.Stat(path); err == nil {
+		if info, err := os.Stat(path); err == nil && info.Size() > 0 { // PostgreSQL makes it, then writes it
 			return
 		}
 		select {

@@ -1,6 +1,10 @@
 package providers
 
-import "github.com/google/uuid"
+import (
+	"github.com/google/uuid"
+
+	"webhook-gateway/drops"
+)
 
 // SourcePath is the path of a source's URL.
 func SourcePath(provider, name string) string { return "/webhooks/" + provider + "/sources/" + name }
@@ -8,4 +12,16 @@ func SourcePath(provider, name string) string { return "/webhooks/" + provider +
 // JobPath is the path of the URL of a job that has its own secrets.
 func JobPath(provider string, id uuid.UUID) string {
 	return "/webhooks/" + provider + "/" + id.String()
+}
+
+// DropPath is the path of the URL that a drop came to; empty where it is not known.
+func DropPath(k drops.Kept) string {
+	switch {
+	case k.PathSource != "":
+		return SourcePath(k.Provider, k.PathSource)
+	case k.PathJob != uuid.Nil:
+		return JobPath(k.Provider, k.PathJob)
+	default:
+		return ""
+	}
 }

@@ -142,7 +142,7 @@ func (f *doctorFlags) patients(cmd *cobra.Command, path string) ([]patient, erro
 		if f.receivedAt != "" {
 			m.At, _ = time.Parse(time.RFC3339, f.receivedAt) // it was checked
 		} else if unknown {
-			m.At = signedAt(m, v.signingHeaders())
+			m.At = capture.SignedAt(m, v.signingHeaders())
 		}
 		c, err := capture.Origin{Vendor: vendorsByName()[f.provider], Signing: v.signingHeaders(), KeepSignature: true}.Capture(m)
 		if err != nil {
@@ -173,7 +173,7 @@ func (f *doctorFlags) captured(path string) ([]patient, error) {
 			c.ReceivedAt, _ = time.Parse(time.RFC3339, f.receivedAt) // it was checked
 		} else {
 			// An import knows no better than what the message says of when it was signed.
-			p.timeUnknown = c.Sign.Mode == capture.Kept && c.ReceivedAt.Equal(signedAt(&capture.Message{Headers: c.Headers}, signingOf(f.provider)))
+			p.timeUnknown = c.Sign.Mode == capture.Kept && c.ReceivedAt.Equal(capture.SignedAt(&capture.Message{Headers: c.Headers}, signingOf(f.provider)))
 		}
 		list = append(list, p)
 	}

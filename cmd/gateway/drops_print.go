@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/drops"
+	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/clash"
 	"webhook-gateway/internal/safetext"
 	"webhook-gateway/providers"
@@ -89,7 +90,7 @@ func dropOut(k drops.Kept, redrives []drops.Redrive) dropJSON {
 	return dropJSON{
 		ID: k.ID, Reason: k.Reason, Detail: k.Detail, Provider: k.Provider,
 		OrganizationID: orNull(k.OrganizationID), JobID: orNull(k.JobID),
-		VerifiedBy: k.VerifiedBy, VerifierID: k.VerifierID, Path: orNull(dropPath(k)), Redrives: drivenOut(redrives),
+		VerifiedBy: k.VerifiedBy, VerifierID: k.VerifierID, Path: orNull(providers.DropPath(k)), Redrives: drivenOut(redrives),
 		RequestID: k.RequestID, Position: k.Position, DeliveryKey: k.DeliveryKey, EventType: k.EventType,
 		RequestHash: k.RequestHash, Count: k.Count, ReceivedAt: k.ReceivedAt.UTC(), StoredAt: k.StoredAt.UTC(),
 	}
@@ -106,18 +107,6 @@ func dropShownOut(d shown) dropShownJSON {
 		out.BodyText = new(string(body))
 	}
 	return out
-}
-
-// dropPath is the path of the URL; empty where its id cannot be read.
-func dropPath(k drops.Kept) string {
-	switch {
-	case k.PathSource != "":
-		return providers.SourcePath(k.Provider, k.PathSource)
-	case k.PathJob != uuid.Nil:
-		return "/webhooks/" + k.Provider + "/" + k.PathJob.String()
-	default:
-		return ""
-	}
 }
 
 func printDrops(cmd *cobra.Command, list []drops.Kept, redrives map[uuid.UUID][]drops.Redrive, more, asJSON bool) error {
@@ -158,7 +147,7 @@ func printDrop(out io.Writer, d shown) error {
 		{"reason", string(k.Reason)},
 		{"detail", k.Detail},
 		{"provider", k.Provider},
-		{"path", dropPath(k)},
+		{"path", providers.DropPath(k)},
 		{"verified by", k.VerifiedBy + " " + k.VerifierID.String()},
 		{"organization", idText(k.OrganizationID)},
 		{"job", idText(k.JobID)},
@@ -189,7 +178,7 @@ func printDrop(out io.Writer, d shown) error {
 	if k.ContentEncoding != "" {
 		fmt.Fprintf(out, "content-encoding: %s\n", safetext.Line(k.ContentEncoding))
 	}
-	for _, h := range headerPairs(k.Headers) {
+	for _, h := range capture.StoredHeaders(k.Headers) {
 		fmt.Fprintf(out, "%s: %s\n", safetext.Line(h[0]), safetext.Line(h[1]))
 	}
 	fmt.Fprintf(out, "\nbody, %d bytes on the wire:\n\n", len(k.Body))
@@ -265,15 +254,6 @@ func inflated(k drops.Kept) (body []byte, whole bool) {
 		cut--
 	}
 	return body[:cut], false
-}
-
-// headerPairs reads kept headers. Only the gateway writes them: what cannot be read is shown as it is.
-func headerPairs(text string) [][2]string {
-	var pairs [][2]string
-	if err := json.Unmarshal([]byte(text), &pairs); err != nil {
-		return [][2]string{{"headers", text}}
-	}
-	return pairs
 }
 
 func idText(id uuid.UUID) string {

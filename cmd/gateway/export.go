@@ -3,18 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
-	"webhook-gateway/drops"
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/export"
 	"webhook-gateway/internal/pg"
-	"webhook-gateway/internal/registry"
 	"webhook-gateway/internal/safetext"
 	"webhook-gateway/providers"
 )
@@ -87,16 +83,15 @@ func (f *exportFlags) run(cmd *cobra.Command, args []string) error {
 		}
 		list = append(list, made...)
 	}
-	w := captureWriter{out: f.out, scrub: f.scrub}
 	if f.out != "" {
-		if err := w.write(cmd, list); err != nil {
+		if err := writeCaptures(cmd, list, f.out, f.scrub); err != nil {
 			return err
 		}
 	}
 	if f.curl {
 		return printCurl(cmd, list, base)
 	}
-	return w.print(cmd, list, f.asJSON)
+	return printCaptures(cmd, list, f.asJSON)
 }
 
 func (f *exportFlags) validate(ids []uuid.UUID) (base string, err error) {
@@ -120,79 +115,37 @@ func (f *exportFlags) fromDatabase(cmd *cobra.Command, ids []uuid.UUID) ([]*capt
 		return nil, err
 	}
 	defer pg.Close(pool)
+	e := export.New(pool, reg, vendorsByName(), f.keepToken)
 	var list []*capture.Capture
 	for _, id := range ids {
-		e := exporter{Registry: reg, pool: pool, vendors: vendorsByName(), keepToken: f.keepToken}
-		c, err := e.delivery(cmd.Context(), id)
-		if errors.Is(err, drops.ErrNotFound) {
-			c, err = e.drop(cmd.Context(), id)
-		}
+		c, err := e.Capture(cmd.Context(), id)
 		switch {
-		case errors.Is(err, drops.ErrNotFound):
-			return nil, fmt.Errorf("%s is neither a delivery nor a drop; its retention may have passed", id)
+		case errors.Is(err, export.ErrNotFound):
+			return nil, fmt.Errorf("%s is %w", id, err)
 		case err != nil:
 			return nil, fmt.Errorf("export %s: %w", id, err)
 		}
-		c.Name = fmt.Sprintf("%s-%s-%s", c.Provider, capture.Slug(e.kind), id.String()[len(id.String())-8:])
 		list = append(list, c)
 	}
 	return list, nil
 }
 
-// captureWriter writes captures into a folder.
-type captureWriter struct {
-	out   string
-	scrub bool
-	dirs  []string
-}
-
-// write writes the captures, scrubbed if that is asked for. What was kept then is told: it is for people to
+// writeCaptures writes the captures, scrubbed if that is asked for. It then says which texts were kept, for people to
 // look at.
-func (w *captureWriter) write(cmd *cobra.Command, list []*capture.Capture) error {
-	privacy := capture.Private
-	if w.scrub {
-		privacy = capture.Shared
-		for _, c := range list {
-			if c.Sign.Mode == capture.Kept || c.Sign.Mode == capture.Recorded {
-				return usagef("capture %s carries a signature of its body, which scrubbing would make another: import it without --keep-signature", c.Name)
-			}
-		}
-		kept, err := capture.Scrub(list, vendorsByName())
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "scrubbed; kept as words of the protocol, look at them before you commit: %s\n", orDash(safetext.Line(strings.Join(kept, ", "))))
+func writeCaptures(cmd *cobra.Command, list []*capture.Capture, out string, scrub bool) error {
+	if !scrub {
+		return capture.WriteAll(out, list, vendorsByName(), capture.Private)
 	}
-	if err := os.MkdirAll(w.out, 0o700); err != nil {
-		return fmt.Errorf("make --out: %w", err)
+	kept, err := capture.ScrubAll(list, vendorsByName())
+	if err != nil {
+		return err
 	}
-	for i, c := range list {
-		dir := filepath.Join(w.out, capture.Slug(strings.ReplaceAll(c.Name, "/", "-")))
-		if w.scrub {
-			dir = filepath.Join(w.out, fmt.Sprintf("%s-%s-%d", c.Provider, capture.Slug(kindOf(c)), i+1)) // a name may tell what was scrubbed
-		}
-		err := c.Write(dir, privacy)
-		if errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("%s is there already: choose another --out, or remove it", dir)
-		}
-		if err != nil {
-			return err
-		}
-		c.Dir = dir
-		w.dirs = append(w.dirs, dir)
-	}
-	return nil
+	fmt.Fprintf(cmd.ErrOrStderr(), "scrubbed; kept as words of the protocol, look at them before you commit: %s\n", orDash(safetext.Line(strings.Join(kept, ", "))))
+	return capture.WriteAll(out, list, vendorsByName(), capture.Shared)
 }
 
-// kindOf is the type of a capture's first delivery, as far as it is one of the vendor's words.
-func kindOf(c *capture.Capture) string {
-	for _, d := range c.Deliveries(vendorsByName()[c.Provider]) {
-		return d.Type
-	}
-	return "capture"
-}
-
-func (w *captureWriter) print(cmd *cobra.Command, list []*capture.Capture, asJSON bool) error {
+// printCaptures says where the captures were written.
+func printCaptures(cmd *cobra.Command, list []*capture.Capture, asJSON bool) error {
 	if asJSON {
 		type made struct {
 			Dir      string   `json:"dir"`
@@ -211,8 +164,8 @@ func (w *captureWriter) print(cmd *cobra.Command, list []*capture.Capture, asJSO
 		}
 		return printJSON(cmd, map[string]any{"captures": out})
 	}
-	for _, dir := range w.dirs {
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), dir); err != nil {
+	for _, c := range list {
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), c.Dir); err != nil {
 			return err
 		}
 	}
@@ -225,7 +178,7 @@ func printCurl(cmd *cobra.Command, list []*capture.Capture, base string) error {
 		if party == nil {
 			return usagef("capture %s names neither a source nor a job", c.Name)
 		}
-		path := jobPathOf(c.Provider, party.Name)
+		path := "/webhooks/" + c.Provider + "/" + party.Name // the name of a job that a gateway captured is its id
 		if kind == "source" {
 			path = providers.SourcePath(c.Provider, party.Name)
 		}
@@ -241,16 +194,4 @@ func printCurl(cmd *cobra.Command, list []*capture.Capture, base string) error {
 		}
 	}
 	return nil
-}
-
-// jobPathOf is the path of a job whose name among captures is its id, as it is in those made by a gateway.
-func jobPathOf(provider, name string) string { return "/webhooks/" + provider + "/" + name }
-
-// exporter makes captures of what a database holds.
-type exporter struct {
-	*registry.Registry
-	pool      *pgxpool.Pool
-	vendors   map[string]vendorProvider
-	keepToken bool
-	kind      string // of what was made last
 }

@@ -1,24 +1,16 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/files"
-	"webhook-gateway/internal/safetext"
 	"webhook-gateway/jobs"
-	"webhook-gateway/providers"
 )
 
 // importFlags are those of gateway import.
@@ -70,20 +62,53 @@ func (f *importFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	v, err := samplesOf(f.provider)
+	if err != nil {
+		return err
+	}
+	im := capture.Import{
+		Origin: capture.Origin{Vendor: vendorsByName()[f.provider], Signing: v.signingHeaders(), KeepSignature: f.keepSignature, KeepToken: f.keepToken},
+	}
+	if f.source != "" {
+		im.Source = &capture.Party{Name: f.source}
+	}
+	if f.job != "" {
+		im.Job = &capture.Party{Name: f.job}
+	}
+	if f.receivedAt != "" {
+		im.ReceivedAt, _ = time.Parse(time.RFC3339, f.receivedAt) // validate has checked it
+	}
 	var list []*capture.Capture
 	for i, m := range messages {
-		c, err := f.capture(m)
+		c, err := im.Capture(m)
 		if err != nil {
 			return err
 		}
-		c.Name = fmt.Sprintf("%s-%s-%03d", c.Provider, capture.Slug(kindOf(c)), i+1)
+		c.Name = fmt.Sprintf("%s-%s-%03d", c.Provider, capture.Slug(c.Type(vendorsByName())), i+1)
 		list = append(list, c)
 	}
-	w := captureWriter{out: f.out, scrub: f.scrub}
-	if err := w.write(cmd, list); err != nil {
+	if err := writeCaptures(cmd, list, f.out, f.scrub); err != nil {
 		return err
 	}
-	return w.print(cmd, list, f.asJSON)
+	return printCaptures(cmd, list, f.asJSON)
+}
+
+// readMessages reads the requests in a file; - is stdin.
+func readMessages(cmd *cobra.Command, path, format string) ([]*capture.Message, error) {
+	var in io.Reader = cmd.InOrStdin()
+	if path != "-" {
+		file, err := files.Open(path)
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	list, err := capture.ReadMessages(interruptible(cmd.Context(), in), format)
+	if errors.Is(err, capture.ErrTooLarge) {
+		err = usagef("%s %w", path, err)
+	}
+	return list, err
 }
 
 func (f *importFlags) validate(args []string) error {
@@ -114,132 +139,4 @@ func (f *importFlags) validate(args []string) error {
 		return err
 	}
 	return nil
-}
-
-// What is read of a file to be imported. A gateway takes no body of more than 64 MiB; an archive is read entry by entry.
-const (
-	maxRaw     = 66 << 20
-	maxArchive = 256 << 20
-)
-
-// readMessages reads the requests in a file.
-func readMessages(cmd *cobra.Command, path, format string) ([]*capture.Message, error) {
-	var in io.Reader = cmd.InOrStdin()
-	if path != "-" {
-		file, err := files.Open(path)
-		if err != nil {
-			return nil, usagef("%w", err)
-		}
-		defer file.Close()
-		in = file
-	}
-	buffered := bufio.NewReaderSize(interruptible(cmd.Context(), in), 64<<10)
-	if bom, err := buffered.Peek(3); err == nil && string(bom) == "\ufeff" {
-		_, _ = buffered.Discard(len(bom)) // it is in the buffer
-	}
-	start, err := buffered.Peek(1024)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read %s: %w", filepath.Base(path), err)
-	}
-	if format == "har" || format == "" && bytes.HasPrefix(bytes.TrimLeft(start, " \t\r\n"), []byte("{")) {
-		return readArchive(buffered, path)
-	}
-	raw, err := io.ReadAll(io.LimitReader(buffered, maxRaw+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read %s: %w", filepath.Base(path), err)
-	case len(raw) > maxRaw:
-		return nil, usagef("%s is larger than %d MiB, and is not a HAR file", path, maxRaw>>20)
-	}
-	m, err := capture.ReadMessage(raw)
-	if err != nil {
-		return nil, err
-	}
-	return []*capture.Message{m}, nil
-}
-
-func readArchive(in io.Reader, path string) ([]*capture.Message, error) {
-	bounded := &io.LimitedReader{R: in, N: maxArchive}
-	list, err := capture.ReadHAR(bounded)
-	if bounded.N == 0 {
-		return nil, usagef("%s is larger than %d MiB", path, maxArchive>>20)
-	}
-	return list, err
-}
-
-// capture makes a capture of one message.
-func (f *importFlags) capture(m *capture.Message) (*capture.Capture, error) {
-	p := vendorsByName()[f.provider]
-	v, err := samplesOf(f.provider)
-	if err != nil {
-		return nil, err
-	}
-	origin := capture.Origin{Vendor: p, Signing: v.signingHeaders(), KeepSignature: f.keepSignature, KeepToken: f.keepToken}
-	origin.Source, origin.Job = f.parties(m)
-	if origin.Source == nil && origin.Job == nil && !f.keepSignature {
-		return nil, usagef("%s names no source and no job of a gateway: say whom it was for with --source or --job", safetext.Line(m.Target))
-	}
-	if f.receivedAt != "" {
-		m.At, _ = time.Parse(time.RFC3339, f.receivedAt) // it was checked
-	}
-	if m.At.IsZero() {
-		m.At = signedAt(m, origin.Signing)
-	}
-	c, err := origin.Capture(m)
-	if err != nil {
-		return nil, err
-	}
-	if f.keepSignature {
-		c.Expect = capture.Expect{Once: capture.Result{Status: 200, Outcomes: capture.Outcomes{capture.Accepted: 1}, Rows: 1}}
-		return c, nil
-	}
-	if c.Job == nil && len(c.Deliveries(p)) > 0 {
-		if tenant := c.Deliveries(p)[0].Tenant; tenant.Name != "" {
-			c.Job = &capture.Party{Name: capture.Slug(tenant.Value)}
-		}
-	}
-	c.Pin(p)
-	c.Describe(p)
-	return c, describable(c, p)
-}
-
-// describable says why a capture cannot be replayed as it is.
-func describable(c *capture.Capture, p providers.Provider) error {
-	if c.Source != nil && c.Job != nil && len(c.Job.Pins) != 1 {
-		c.Job = nil // the body names no tenant: whatever the source makes of it
-		c.Describe(p)
-	}
-	return c.Check()
-}
-
-// parties are whom a message was for: as its URL says, or else the flags.
-func (f *importFlags) parties(m *capture.Message) (source, job *capture.Party) {
-	path, _, _ := strings.Cut(m.Target, "?")
-	rest, ours := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/webhooks/"+f.provider+"/")
-	name, isSource := strings.CutPrefix(rest, "sources/")
-	switch {
-	case f.source != "":
-		return &capture.Party{Name: f.source}, nil
-	case f.job != "":
-		return nil, &capture.Party{Name: f.job}
-	case ours && isSource && jobs.ValidName(name):
-		return &capture.Party{Name: name}, nil
-	case ours && !isSource:
-		if _, err := uuid.Parse(rest); err == nil {
-			return nil, &capture.Party{Name: rest}
-		}
-	}
-	return nil, nil
-}
-
-// signedAt is when a message says it was signed, or else now.
-func signedAt(m *capture.Message, signing []string) time.Time {
-	for _, h := range m.Headers {
-		for _, name := range signing {
-			if seconds, err := strconv.ParseInt(h[1], 10, 64); err == nil && strings.EqualFold(h[0], name) && seconds > 1e9 && seconds < 1e10 {
-				return time.Unix(seconds, 0)
-			}
-		}
-	}
-	return time.Now()
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/safetext"
@@ -59,7 +60,7 @@ func exitStatus(err error) int {
 		return exitUnreachable
 	case isA[settingError](err), is(pg.ErrSettings), is(jobs.ErrKey):
 		return exitConfig
-	case isA[usageError](err), is(jobs.ErrInvalid):
+	case isA[usageError](err), is(jobs.ErrInvalid), is(capture.ErrSignature), is(capture.ErrNoParty):
 		return exitUsage
 	case isA[mismatchError](err):
 		return exitMismatch

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"encoding/json"
 	"net/http"
 	"regexp"
 	"slices"
@@ -71,4 +72,14 @@ func (c *Capture) HTTPHeader() http.Header {
 		header.Add(h[0], h[1])
 	}
 	return header
+}
+
+// StoredHeaders reads headers as the inbox and the drops store them. Only the gateway writes them: a text that cannot be
+// read is returned as it is.
+func StoredHeaders(text string) []Header {
+	var list []Header
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return []Header{{"headers", text}}
+	}
+	return list
 }

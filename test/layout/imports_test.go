@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"internal/scrub":              {"internal/form", "internal/gunzip"},
 	"internal/registry":           {"internal/capture", "internal/files", "internal/safetext", "jobs", "providers"},
 	"internal/replay":             {"drops", "feed", "idempotency", "internal/capture", "internal/registry", "jobs", "providers"},
+	"internal/export":             {"drops", "feed", "internal/capture", "internal/registry", "jobs", "providers"},
 	"internal/dev":                {"internal/devdb", "internal/files", "internal/safetext", "jobs", "migrations", "providers"},
 	"internal/doctor":             {"internal/capture", "internal/form", "internal/gunzip", "providers"},
 	"internal/connections":        {},

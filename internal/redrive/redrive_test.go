@@ -34,6 +34,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 type world struct {
 	t      *testing.T
 	pool   *pgxpool.Pool
+	store  *jobs.Store
 	source uuid.UUID
 }
 
@@ -53,30 +54,39 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = store.AddJob(t.Context(), jobs.NewJob{
-		Provider: "nylas", Source: "main", Organization: uuid.New(), Pins: []jobs.Identity{{Name: "grant_id", Value: "G9"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{t: t, pool: pool, source: source.ID}
+	w := &world{t: t, pool: pool, store: store, source: source.ID}
+	w.addJob("grant_id", "G9")
 	if _, err := inbox.NewPartitions(pool).Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-// keep stores a drop of a message of the grant.
-func (w *world) keep(grant string) uuid.UUID {
+func (w *world) addJob(pin, value string) {
+	w.t.Helper()
+	_, err := w.store.AddJob(w.t.Context(), jobs.NewJob{
+		Provider: "nylas", Source: "main", Organization: uuid.New(), Pins: []jobs.Identity{{Name: pin, Value: value}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// keep stores a drop of a message of the grant, with a change.
+func (w *world) keep(grant string, change ...func(*drops.Kept)) uuid.UUID {
 	w.t.Helper()
 	id := uuid.Must(uuid.NewV7())
-	batch := &pgx.Batch{}
-	drops.Queue(batch, []drops.Kept{{
+	kept := drops.Kept{
 		ID: id, Reason: drops.UnknownJob, Provider: "nylas", VerifiedBy: "source", VerifierID: w.source, PathSource: "main",
 		RequestID: uuid.Must(uuid.NewV7()), RequestSeed: providers.NewSeed(), Headers: "[]", ContentType: "application/json", Count: 1,
 		Body:       fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"type":"message.created","data":{"object":{"id":"m1","grant_id":%q}}}`, id, grant),
 		ReceivedAt: time.Now(),
-	}})
+	}
+	for _, f := range change {
+		f(&kept)
+	}
+	batch := &pgx.Batch{}
+	drops.Queue(batch, []drops.Kept{kept})
 	if err := w.pool.SendBatch(w.t.Context(), batch).Close(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -183,6 +193,64 @@ func TestPlanIDs(t *testing.T) {
 	}
 	if one.Drop.ID != kept || one.Outcome != drops.Accepted || one.Job == uuid.Nil || one.Drop.Body != nil {
 		t.Errorf("a kept drop: %+v, want it accepted", one)
+	}
+}
+
+func TestPlanFilter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, second := w.keep("G9"), w.keep("G9")
+	mismatch := w.keep("G9", func(k *drops.Kept) { k.Reason = drops.HashMismatch })
+	other := w.keep("G9", func(k *drops.Kept) { k.Provider = "other" })
+	d := w.driver(prometheus.NewRegistry())
+	for limit, want := range map[int]struct {
+		ids  []uuid.UUID
+		more bool
+	}{
+		1: {[]uuid.UUID{second, mismatch, other}, true},
+		2: {[]uuid.UUID{first, second, mismatch, other}, false},
+	} {
+		plan, err := d.PlanFilter(t.Context(), drops.Filter{Limit: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []uuid.UUID
+		for _, s := range plan.Steps {
+			ids = append(ids, s.Drop.ID)
+		}
+		if !slices.Equal(ids, want.ids) || plan.More != want.more || plan.Counts()["refused"] != 2 {
+			t.Errorf("limit %d: %v, more: %v, %v; want %v, the two last refused", limit, ids, plan.More, plan.Counts(), want)
+		}
+	}
+}
+
+// A request that could not be read when it came may be several deliveries now.
+func TestDriveSeveralDeliveries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	delta := func(account, id string) string {
+		return fmt.Sprintf(`{"date":1,"type":"message.created","object_data":{"id":%q,"account_id":%q,"object":"message"}}`, id, account)
+	}
+	batch := func(k *drops.Kept) {
+		k.Reason, k.Body = drops.Malformed, []byte(`{"deltas":[`+delta("A1", "1")+`,`+delta("A2", "2")+`,`+delta("A3", "3")+`]}`)
+	}
+	w.addJob("account_id", "A2")
+	whole := w.keep("", batch)
+	gone := w.keep("", batch, func(k *drops.Kept) { k.RequestHash, k.Position = "c1:0", 3 })
+	d := w.driver(prometheus.NewRegistry())
+	plan, err := d.PlanIDs(t.Context(), []uuid.UUID{whole, gone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Drive(t.Context(), plan, "sam", "late"); err != nil {
+		t.Fatal(err)
+	}
+	s := plan.Steps[0]
+	if s.Outcome != drops.Accepted || s.Detail != "3 deliveries: 2 unknown_job, 1 accepted" || s.Delivery != uuid.Nil || s.Job != uuid.Nil {
+		t.Errorf("three deliveries: %+v", s)
+	}
+	if s := plan.Steps[1]; !s.Refused || s.Detail != "its request is now read as 3 deliveries, and this was number 4" {
+		t.Errorf("a delivery that is not read any more: %+v", s)
 	}
 }
 

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"go/ast"
 	"go/parser"
 	"go/token"
 	"io"
@@ -27,25 +25,6 @@ import (
 )
 
 const readmeFile = "README.md"
-
-func TestTheReadmeListsEverySettingWithItsDefault(t *testing.T) {
-	t.Parallel()
-	var want []string
-	for _, s := range configs.Settings() {
-		value := "–"
-		if s.Default != "" {
-			value = "`" + s.Default + "`"
-		}
-		want = append(want, fmt.Sprintf("| `%s` | %s | %s |", s.Name, value, s.Help))
-	}
-	var got []string
-	for _, row := range readDoc(t, readmeFile).table(t, "setting") {
-		got = append(got, "| "+strings.Join(row, " | ")+" |")
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the table of settings (-want +got):\n%s", diff)
-	}
-}
 
 // family is a metric's labels, and the values that each of them has.
 type family map[string]map[string]bool
@@ -95,7 +74,7 @@ func scraped(t *testing.T) map[string]family {
 
 func (f family) values(label string) []string { return slices.Sorted(maps.Keys(f[label])) }
 
-func TestTheReadmeListsEveryMetricThatAScrapeShows(t *testing.T) {
+func TestReadmeMetrics(t *testing.T) {
 	t.Parallel()
 	families, readme := scraped(t), readDoc(t, readmeFile)
 	want := make(map[string]string)
@@ -149,7 +128,7 @@ func TestTheReadmeListsEveryMetricThatAScrapeShows(t *testing.T) {
 	}
 }
 
-func TestTheDocsNameOnlySettingsThatThereAre(t *testing.T) {
+func TestDocsSettings(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{"GATEWAY_PG_BIN": true}
 	for _, s := range configs.Settings() {
@@ -176,7 +155,7 @@ func leaves(cmd *cobra.Command) []string {
 	return names
 }
 
-func TestTheReadmeListsEveryCommandAndExitStatus(t *testing.T) {
+func TestReadmeCommands(t *testing.T) {
 	t.Parallel()
 	readme, got := readDoc(t, readmeFile), []string{}
 	for _, row := range readme.table(t, "command") {
@@ -201,7 +180,7 @@ func TestTheReadmeListsEveryCommandAndExitStatus(t *testing.T) {
 	}
 }
 
-func TestCommandsInTheDocsCanBeTyped(t *testing.T) {
+func TestDocsCommands(t *testing.T) {
 	t.Parallel()
 	flags := map[string]bool{"help": true}
 	var collect func(*cobra.Command)
@@ -255,7 +234,7 @@ func typed(cmd *cobra.Command, words []string) string {
 	return ""
 }
 
-func TestMakeTargetsInTheDocsExist(t *testing.T) {
+func TestDocsMakeTargets(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(docsRoot, "Makefile"))
 	if err != nil {
@@ -274,7 +253,7 @@ func TestMakeTargetsInTheDocsExist(t *testing.T) {
 	}
 }
 
-func TestLinksInTheDocsLeadSomewhere(t *testing.T) {
+func TestDocsLinks(t *testing.T) {
 	t.Parallel()
 	for _, d := range docs(t) {
 		for _, link := range d.links() {
@@ -293,7 +272,7 @@ func TestLinksInTheDocsLeadSomewhere(t *testing.T) {
 // A path in backquotes has a slash in it or is named like a file.
 var docPath = regexp.MustCompile(`^[\w.*-]+(/[\w.*-]+)*/?$`)
 
-func TestPathsInTheDocsExist(t *testing.T) {
+func TestDocsPaths(t *testing.T) {
 	t.Parallel()
 	packages := imported(t) // which look like paths
 	for _, d := range docs(t) {
@@ -310,66 +289,6 @@ func TestPathsInTheDocsExist(t *testing.T) {
 				t.Errorf("%s: there is no %s", d.path, span)
 			}
 		}
-	}
-}
-
-// enforced reads the map of imports from the test that enforces it.
-func enforced(t *testing.T) map[string]string {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(docsRoot, "test/layout/imports_test.go"), nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := func(e ast.Expr) string {
-		lit, ok := e.(*ast.BasicLit)
-		if !ok {
-			t.Fatalf("%T is no text", e)
-		}
-		s, err := strconv.Unquote(lit.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	rules := make(map[string]string)
-	ast.Inspect(file, func(n ast.Node) bool {
-		v, ok := n.(*ast.ValueSpec)
-		if !ok || v.Names[0].Name != "mayImport" {
-			return true
-		}
-		for _, e := range v.Values[0].(*ast.CompositeLit).Elts {
-			rule := e.(*ast.KeyValueExpr)
-			var list []string
-			for _, p := range rule.Value.(*ast.CompositeLit).Elts {
-				list = append(list, text(p))
-			}
-			slices.Sort(list)
-			rules[text(rule.Key)] = strings.Join(list, ", ")
-		}
-		return false
-	})
-	return rules
-}
-
-func TestTheMapOfPackagesIsTheOneThatIsEnforced(t *testing.T) {
-	t.Parallel()
-	got := make(map[string]string)
-	for _, row := range readDoc(t, "docs/ARCHITECTURE.md").table(t, "package") {
-		list := strings.Split(bare(row[2]), ", ")
-		slices.Sort(list)
-		got[bare(row[0])] = strings.Join(list, ", ")
-	}
-	want := enforced(t)
-	for name, list := range want {
-		switch {
-		case strings.HasPrefix(list, "*"):
-			want[name] = "all"
-		case list == "":
-			want[name] = "nothing"
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the map of packages (-want +got):\n%s", diff)
 	}
 }
 
@@ -401,7 +320,7 @@ func imported(t *testing.T) map[string]bool {
 	return all
 }
 
-func TestEveryModuleOfOthersHasItsReason(t *testing.T) {
+func TestDocsModules(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(filepath.Join(docsRoot, "go.mod"))
 	if err != nil {

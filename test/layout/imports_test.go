@@ -7,54 +7,12 @@ import (
 	"errors"
 	"io"
 	"os/exec"
-	"path"
 	"slices"
 	"strings"
 	"testing"
 )
 
 const root = "../.."
-
-// mayImport is the map of the module: what each package may import of ours. A package that is not named
-// takes the nearest folder above it that ends with an asterisk. A new package has to be entered here,
-// which is the moment to think about its place.
-var mayImport = map[string][]string{
-	"internal/canonical":          {},
-	"internal/form":               {},
-	"idempotency":                 {"internal/canonical", "internal/sqlstate"},
-	"idempotency/*":               {"idempotency"},
-	"idempotency/idempotencytest": {"internal/pgtest"},
-	"drops":                       {},
-	"feed":                        {},
-	"jobs":                        {"internal/sqlstate"},
-	"configs":                     {"internal/dsn", "internal/files"},
-	"migrations":                  {"internal/pg", "internal/sqlstate"},
-	"internal/inbox":              {"idempotency", "drops", "jobs", "providers", "internal/sqlstate"},
-	"providers":                   {"jobs", "drops", "internal/canonical", "internal/gunzip"},
-	"providers/*":                 {"providers", "jobs", "drops", "internal/canonical", "internal/form"},
-	"internal/devdb":              {"internal/files"},
-	"internal/pgtest":             {"internal/devdb", "internal/pg", "migrations"},
-	"internal/dsn":                {},
-	"internal/pg":                 {"internal/dsn", "internal/sqlstate"},
-	"internal/capture":            {"drops", "jobs", "providers", "internal/files", "internal/safetext", "internal/scrub"},
-	"internal/clash":              {"drops", "feed", "idempotency", "internal/form", "providers"},
-	"internal/redrive":            {"drops", "feed", "idempotency", "internal/inbox", "jobs", "providers"},
-	"internal/scrub":              {"internal/form", "internal/gunzip"},
-	"internal/registry":           {"internal/capture", "internal/files", "internal/safetext", "jobs", "providers"},
-	"internal/replay":             {"drops", "feed", "idempotency", "internal/capture", "internal/registry", "jobs", "providers"},
-	"internal/export":             {"drops", "feed", "internal/capture", "internal/registry", "jobs", "providers"},
-	"internal/dev":                {"internal/devdb", "internal/files", "internal/safetext", "jobs", "migrations", "providers"},
-	"internal/doctor":             {"internal/capture", "internal/form", "internal/gunzip", "providers"},
-	"internal/connections":        {},
-	"internal/files":              {},
-	"internal/gunzip":             {},
-	"internal/sqlstate":           {},
-	"internal/logsink":            {},
-	"internal/safetext":           {},
-	"internal/tools/*":            {},
-	"cmd/*":                       {"*"},
-	"test/*":                      {"*"},
-}
 
 // testsToo is what the tests of every package may import besides.
 var testsToo = []string{"internal/pgtest", "migrations"}
@@ -130,47 +88,6 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
-// allowed returns what a package may import of ours.
-func allowed(name string) ([]string, bool) {
-	list, ok := mayImport[name]
-	for dir := path.Dir(name); !ok && dir != "."; dir = path.Dir(dir) {
-		list, ok = mayImport[dir+"/*"]
-	}
-	return list, ok
-}
-
-func TestPackagesImportOneWay(t *testing.T) {
-	t.Parallel()
-	for _, p := range packages(t) {
-		list, ok := allowed(p.name())
-		if !ok {
-			t.Errorf("%s: enter it in mayImport", p.name())
-			continue
-		}
-		for _, imported := range ours(p, p.Imports) {
-			if !matches(list, imported) {
-				t.Errorf("%s may not import %s", p.name(), imported)
-			}
-		}
-		list = slices.Concat(list, testsToo, testsOf[p.name()], []string{p.name(), p.name() + "/*"})
-		for _, imported := range ours(p, slices.Concat(p.TestImports, p.XTestImports)) {
-			if !matches(list, imported) {
-				t.Errorf("%s's tests may not import %s", p.name(), imported)
-			}
-		}
-	}
-}
-
-func TestTheLayoutIsAllThere(t *testing.T) {
-	t.Parallel()
-	all := packages(t)
-	for name := range mayImport {
-		if !slices.ContainsFunc(all, func(p pkg) bool { return matches([]string{name}, p.name()) }) {
-			t.Errorf("%s: there is no such package", name)
-		}
-	}
-}
-
 // ours returns the folders of those imports that are of the package's module.
 func ours(p pkg, imports []string) []string {
 	var names []string
@@ -182,7 +99,7 @@ func ours(p pkg, imports []string) []string {
 	return names
 }
 
-func TestModulesOfOthersStayWhereTheyBelong(t *testing.T) {
+func TestThirdPartyImports(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		for module, users := range mayUse {

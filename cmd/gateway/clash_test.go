@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"webhook-gateway/drops"
+	"webhook-gateway/feed"
 	"webhook-gateway/internal/clash"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers/nylas"
@@ -53,7 +55,7 @@ func TestDropsShowClash(t *testing.T) {
 	if diff := cmp.Diff(want, got.Differences); diff != "" || got.Differ != 4 {
 		t.Errorf("%d differ (-want +got):\n%s", got.Differ, diff)
 	}
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries WHERE id::text = $1`, *got.DeliveryID)
+	r.wantDeliveries(1, feed.Filter{IDs: []uuid.UUID{uuid.MustParse(*got.DeliveryID)}})
 
 	c := cliFor(t, r.config.DatabaseURL.Reveal(), "")
 	show := c.run("drops", "show", r.dropID(drops.HashMismatch)).stdout

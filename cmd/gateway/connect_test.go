@@ -93,5 +93,5 @@ func TestADayThatCannotBeMadeYetDoesNotKeepAGatewayFromStarting(t *testing.T) {
 	r := startGatewayOn(t, url)
 	one, _ := slackTown(r)
 	r.ack(r.postSlack(providers.JobPath("slack", one.ID), slackSecret, slackEvent("T1", "Ev1", "hi")))
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(1)
 }

@@ -74,7 +74,7 @@ func TestRedriveWithoutKey(t *testing.T) {
 			if *got.Drops[0].Outcome != tt.want || (tt.want == "duplicate") != strings.Contains(got.Drops[0].Detail, "in the inbox already as ") {
 				t.Errorf("driven: %s, %s; want %s", *got.Drops[0].Outcome, got.Drops[0].Detail, tt.want)
 			}
-			r.wantCount(tt.rows, `SELECT count(*) FROM agent.webhook_deliveries`)
+			r.wantDeliveries(tt.rows)
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
+	"webhook-gateway/feed"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 	"webhook-gateway/providers/nylas"
@@ -44,13 +45,11 @@ func (r *running) redrive(status int, args ...string) redriven {
 // dropID is the id of the only drop of a reason.
 func (r *running) dropID(reason drops.Reason) string {
 	r.t.Helper()
-	var id string
-	err := r.pool.QueryRow(r.t.Context(), `SELECT id::text FROM agent.webhook_drops WHERE reason = $1 AND NOT EXISTS
-		(SELECT FROM agent.webhook_drops other WHERE other.reason = $1 AND other.id <> webhook_drops.id)`, reason).Scan(&id)
-	if err != nil {
-		r.t.Fatalf("find the one drop for %s: %v", reason, err)
+	list, _, err := drops.NewStore(r.pool).List(r.t.Context(), drops.Filter{Reason: reason, Limit: 2})
+	if err != nil || len(list) != 1 {
+		r.t.Fatalf("%d drops for %s, want one: %v", len(list), reason, err)
 	}
-	return id
+	return list[0].ID.String()
 }
 
 func TestRedriveAccepts(t *testing.T) {
@@ -66,11 +65,27 @@ func TestRedriveAccepts(t *testing.T) {
 	if len(got.Drops) != 1 || got.Drops[0].Outcome == nil || *got.Drops[0].Outcome != "accepted" || got.Counts["accepted"] != 1 {
 		t.Fatalf("%+v, want one accepted", got)
 	}
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries d JOIN agent.webhook_drops x ON x.received_at = d.received_at
-		WHERE d.job_id = $1 AND d.organization_id = $2 AND d.body = $3 AND d.headers::text = '[["user-agent","Nylas/1.0"]]'
-		  AND d.delivery_key = $1::text || '/n1' AND x.id = $4`, job.ID, job.Organization, []byte(body), id)
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_redrives r JOIN agent.webhook_deliveries d ON d.id = r.delivery_id
-		WHERE r.drop_id = $1 AND redriven_by = 'sam' AND why = 'G9 was registered late' AND outcome = 'accepted'`, id)
+	store, dropped := drops.NewStore(r.pool), uuid.MustParse(id)
+	kept, err := store.Find(t.Context(), dropped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redrives, err := store.Redrives(t.Context(), []uuid.UUID{dropped})
+	if err != nil || len(redrives[dropped]) != 1 {
+		t.Fatal(redrives, err)
+	}
+	by := redrives[dropped][0]
+	if by.By != "sam" || by.Why != "G9 was registered late" || by.Outcome != drops.Accepted {
+		t.Errorf("recorded: %+v", by)
+	}
+	stored, err := feed.NewReader(r.pool).Find(t.Context(), by.Delivery)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stored.JobID != job.ID || stored.OrganizationID != job.Organization || string(stored.Body) != body ||
+		stored.DeliveryKey != job.ID.String()+"/n1" || stored.Headers != `[["user-agent","Nylas/1.0"]]` || !stored.ReceivedAt.Equal(kept.ReceivedAt) {
+		t.Errorf("stored: %+v", stored)
+	}
 
 	// The vendor's own retry is a duplicate now, and so is nothing else: the drop is not driven twice.
 	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G9", "n1", 2)))
@@ -78,7 +93,7 @@ func TestRedriveAccepts(t *testing.T) {
 	if again.Drops[0].Outcome != nil || !strings.Contains(again.Drops[0].Detail, "redriven by sam") {
 		t.Errorf("the second time: %+v, want it refused", again.Drops[0])
 	}
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(1)
 
 	c := cliFor(t, r.config.DatabaseURL.Reveal(), "")
 	if show := c.run("drops", "show", id); !strings.Contains(show.stdout, " by sam (G9 was registered late): accepted, as delivery ") {
@@ -104,21 +119,21 @@ func TestRedriveByFilter(t *testing.T) {
 	r.addJob(jobs.NewJob{Provider: "nylas", Source: "main", Pins: []jobs.Identity{{Name: "grant_id", Value: "G9"}}})
 	send("G9", "kept", "Hello") // again, and in time
 	send("G9", "other", "Not hello")
-	r.wantCount(2, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(2)
 	want := map[string]int{"accepted": 1, "duplicate": 1, "hash_mismatch": 1, "unknown_job": 1}
 
 	foreseen := r.redrive(exitOK, "--reason", "unknown_job", "--since", "1h", "--dry-run")
 	if diff := cmp.Diff(want, foreseen.Counts); diff != "" || !foreseen.DryRun {
 		t.Errorf("foreseen (-want +got):\n%s", diff)
 	}
-	r.wantCount(2, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(2)
 	r.wantCount(0, `SELECT count(*) FROM agent.webhook_redrives`)
 
 	driven := r.redrive(exitOK, "--reason", "unknown_job", "--since", "1h", "--yes", "--why", "late")
 	if diff := cmp.Diff(want, driven.Counts); diff != "" || driven.DryRun {
 		t.Errorf("driven (-want +got):\n%s", diff)
 	}
-	r.wantCount(3, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(3)
 	r.wantCount(4, `SELECT count(*) FROM agent.webhook_redrives WHERE outcome IS NOT NULL AND redriven_by <> ''`)
 	r.wantCount(4, `SELECT count(*) FROM agent.webhook_drops WHERE reason = 'unknown_job'`)
 	if text := *driven.Drops[0].Outcome + " " + *driven.Drops[1].Outcome + " " + *driven.Drops[2].Outcome; text != "accepted duplicate hash_mismatch" {
@@ -146,7 +161,7 @@ func TestRedriveStaysInItsSource(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"unknown_job": 1, "job_mismatch": 1}, got.Counts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	r.wantCount(0, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(0)
 }
 
 func TestRedriveRefuses(t *testing.T) {
@@ -173,7 +188,7 @@ func TestRedriveRefuses(t *testing.T) {
 	if got.Counts["refused"] != 2 || len(got.Counts) != 1 {
 		t.Errorf("by a filter: %+v, want both refused", got.Counts)
 	}
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(1)
 	r.wantCount(0, `SELECT count(*) FROM agent.webhook_redrives`)
 }
 
@@ -195,8 +210,8 @@ func TestRedriveOneOfABatch(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"accepted": 1, "unknown_job": 1}, got.Counts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	r.wantCount(2, `SELECT count(*) FROM agent.webhook_deliveries`)
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries WHERE body = $1`, []byte(delta("A2", "2")))
+	r.wantDeliveries(2)
+	r.wantDeliveries(1, feed.Filter{Bodies: [][]byte{[]byte(delta("A2", "2"))}})
 }
 
 func TestRedriveMalformed(t *testing.T) {
@@ -276,6 +291,6 @@ func TestRedriveAfterKill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(1)
 	r.wantCount(2, `SELECT count(*) FROM agent.webhook_redrives`)
 }

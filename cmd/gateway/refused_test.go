@@ -109,7 +109,7 @@ func TestRejectionsSayWhereTheyCameFrom(t *testing.T) {
 	r.post(path+"?token=sesame", []byte(slackEvent("T1", "Ev1", "hi")), from)
 	r.post("/no/such%1b%5b31m/"+strings.Repeat("é", 200)+"?token=sesame", nil, from)
 	r.ack(r.postSlack(path+"/", slackSecret, slackEvent("T1", "Ev2", "hi")))
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(1)
 
 	type line struct {
 		Path, Client, Note, Reason, Method string

@@ -81,7 +81,7 @@ func TestReplayTwentyAtOnceIsOneRow(t *testing.T) {
 			t.Errorf("status %d, does not say %q:\n%s%s", got.status, says, got.stdout, got.err)
 		}
 	}
-	r.wantCount(6, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(6)
 }
 
 func TestReplayPlaysAScenario(t *testing.T) {
@@ -92,7 +92,7 @@ func TestReplayPlaysAScenario(t *testing.T) {
 	if got.status != exitOK || len(report.Captures) != 6 || report.Sent != 10 {
 		t.Errorf("status %d: %+v %s", got.status, report, got.err)
 	}
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(1)
 }
 
 // copied copies a capture, with its description edited.
@@ -170,7 +170,7 @@ func TestReplayWithAFileOfSecretsNeedsNoDatabase(t *testing.T) {
 	if got.status != exitOK || report.OutcomesChecked || report.Captures[0].Statuses[200] != 1 || report.Captures[0].Outcomes != nil {
 		t.Errorf("status %d: %+v %s", got.status, report, got.err)
 	}
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(1)
 	if strings.Contains(got.stdout+got.err, slackSecret) {
 		t.Error("the secret is printed")
 	}
@@ -294,7 +294,7 @@ func TestSignPrintsWhatAGatewayTakes(t *testing.T) {
 		}
 		r.ack(r.post(tt.path, []byte(tt.body), header))
 	}
-	r.wantCount(2, `SELECT count(*) FROM agent.webhook_deliveries`)
+	r.wantDeliveries(2)
 
 	old := c.with(body, "sign", "--provider", "slack", "--source", "main", "--age", "6m", "--json").json(t)["headers"].(map[string]any)
 	header := make(http.Header)

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"webhook-gateway/configs"
+	"webhook-gateway/feed"
 	"webhook-gateway/internal/logsink"
 	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
@@ -227,6 +228,21 @@ func (r *running) wantCount(want int, sql string, args ...any) {
 	r.t.Helper()
 	if got := r.count(sql, args...); got != want {
 		r.t.Errorf("%d rows, want %d: %s", got, want, sql)
+	}
+}
+
+// wantDeliveries compares how many deliveries of the inbox the filter selects; without one, how many there are.
+func (r *running) wantDeliveries(want int, filter ...feed.Filter) {
+	r.t.Helper()
+	got := 0
+	for _, err := range feed.NewReader(r.pool).All(r.t.Context(), append(filter, feed.Filter{})[0]) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		got++
+	}
+	if got != want {
+		r.t.Errorf("%d deliveries, want %d: %+v", got, want, filter)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
+	"webhook-gateway/feed"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 	"webhook-gateway/providers/slack"
@@ -62,7 +63,7 @@ func TestSlackDropsOfBeforeComeBack(t *testing.T) {
 		r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries d JOIN agent.webhook_redrives x ON x.delivery_id = d.id
 			WHERE x.drop_id = $1 AND d.job_id = $2 AND coalesce(d.content_encoding, '') IN ('', 'gzip')`, tt.drop.ID, tt.job)
 	}
-	r.wantCount(0, `SELECT count(*) FROM agent.webhook_deliveries WHERE job_id = $1`, clicker)
+	r.wantDeliveries(0, feed.Filter{Job: clicker})
 }
 
 func TestFunctionTokenIsNotStored(t *testing.T) {
@@ -85,7 +86,7 @@ func TestFunctionTokenIsNotStored(t *testing.T) {
 	unknown := strings.ReplaceAll(executed, "E9", "E8")
 	send(unknown)
 	send(string(zipped(t, unknown)), http.Header{"Content-Encoding": {"gzip"}})
-	r.wantCount(1, `SELECT count(*) FROM agent.webhook_deliveries WHERE body = $1`, []byte(strings.Replace(executed, "xwfp-1-22-abc", "", 1)))
+	r.wantDeliveries(1, feed.Filter{Bodies: [][]byte{[]byte(strings.Replace(executed, "xwfp-1-22-abc", "", 1))}})
 	r.wantCount(2, `SELECT count(*) FROM agent.webhook_drops WHERE body = $1 AND coalesce(content_encoding, '') = ''`,
 		[]byte(strings.Replace(unknown, "xwfp-1-22-abc", "", 1)))
 	for _, c := range waitForCaptures(t, captures, 5) {

@@ -229,3 +229,14 @@ func explain(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (text st
 	}
 	return text, plans[0].Plan.Hit + plans[0].Plan.Read
 }
+
+func TestFirstID(t *testing.T) {
+	t.Parallel()
+	first := FirstID(time.Now())
+	if id := uuid.Must(uuid.NewV7()); id.String() < first.String() {
+		t.Errorf("%s sorts before %s", id, first)
+	}
+	if before := FirstID(time.Now().Add(-time.Second)); before.String() >= first.String() {
+		t.Errorf("%s does not sort before %s", before, first)
+	}
+}

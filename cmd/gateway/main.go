@@ -16,6 +16,7 @@ import (
 	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/safetext"
+	"webhook-gateway/internal/send"
 	"webhook-gateway/internal/sqlstate"
 	"webhook-gateway/jobs"
 	"webhook-gateway/migrations"
@@ -56,7 +57,7 @@ func exitStatus(err error) int {
 	case err == nil:
 		return exitOK
 	case isA[databaseError](err), isA[*pg.UnavailableError](err), isA[*devdb.MissingError](err),
-		is(pg.ErrUnfit), is(errNoAnswer):
+		is(pg.ErrUnfit), is(send.ErrNoAnswer):
 		return exitUnreachable
 	case isA[settingError](err), is(pg.ErrSettings), is(jobs.ErrKey):
 		return exitConfig
@@ -85,9 +86,6 @@ type databaseError struct{ error }
 
 // mismatchError says that a command ran, and that its result is not the expected one.
 type mismatchError struct{ error }
-
-// errNoAnswer says that nothing answers where a gateway should.
-var errNoAnswer = errors.New("no gateway answers")
 
 func (e usageError) Unwrap() error    { return e.error }
 func (e settingError) Unwrap() error  { return e.error }

@@ -11,6 +11,7 @@ import (
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/replay"
+	"webhook-gateway/internal/send"
 )
 
 // replayFlags are those of gateway replay.
@@ -151,7 +152,7 @@ func replayVerdict(base string, cases []*replay.Case) error {
 	case failed == 0:
 		return nil
 	case unanswered > 0 && unanswered == sent:
-		return fmt.Errorf("%w at %s", errNoAnswer, base)
+		return fmt.Errorf("%w at %s", send.ErrNoAnswer, base)
 	default:
 		return mismatchError{fmt.Errorf("%d of %d did not come as expected", failed, len(cases))}
 	}

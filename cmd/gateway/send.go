@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -16,6 +13,7 @@ import (
 	"webhook-gateway/internal/dev"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/registry"
+	"webhook-gateway/internal/send"
 )
 
 // sendFlags are those of gateway send.
@@ -80,13 +78,6 @@ func sendLong() string {
 	return b.String()
 }
 
-// sent is one request and its answer.
-type sent struct {
-	Status int     `json:"status"`
-	Body   string  `json:"body"`
-	TookMS float64 `json:"took_ms"`
-}
-
 func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleType) error {
 	if f.times < 1 || f.times > maxTimes {
 		return usagef("--times %d: give 1 to %d", f.times, maxTimes)
@@ -116,70 +107,27 @@ func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleTyp
 		return err
 	}
 	s := kind.make(holder.Identities)
-	r := report{Provider: vendor.provider, Type: kind.name, Method: http.MethodPost, URL: base + holder.Path, handshake: s.handshake, answer: s.answer}
+	r := send.Request{
+		Vendor: vendorsByName()[vendor.provider], Method: http.MethodPost, URL: base + holder.Path,
+		ContentType: s.contentType, Attempt: s.attempt, Handshake: s.handshake, Answer: s.answer,
+	}
 	if s.query != nil {
 		r.Method, r.URL = http.MethodGet, r.URL+"?"+s.query.Encode()
 	}
-	began := time.Now()
-	var bodies [][]byte
-	for n := range f.times {
-		body, headers := s.attempt(n + 1)
-		bodies = append(bodies, body)
-		req, err := request(ctx, r, s, body, headers)
-		if err != nil {
-			return err
-		}
-		if !s.unsigned {
-			maps.Copy(req.Header, vendor.sign(holder.Secret, body, time.Now()))
-		}
-		answer, err := post(req)
-		if err != nil {
-			return err
-		}
-		r.Sent = append(r.Sent, answer)
+	if !s.unsigned {
+		r.Sign = func(body []byte, at time.Time) http.Header { return vendor.sign(holder.Secret, body, at) }
 	}
-	if !s.handshake {
-		if err := r.look(ctx, pool, s, bodies, began); err != nil {
-			return err
-		}
-	}
-	if err := r.print(cmd, f.asJSON); err != nil {
+	result, err := send.Send(ctx, r, f.times)
+	if err != nil {
 		return err
 	}
-	return r.verdict()
-}
-
-func request(ctx context.Context, r report, s sample, body []byte, headers http.Header) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, r.Method, r.URL, bytes.NewReader(body))
-	if err != nil {
-		return nil, usagef("--target: %w", err)
+	if err := result.Look(ctx, pool, r); err != nil {
+		return err
 	}
-	maps.Copy(req.Header, headers)
-	if s.contentType != "" {
-		req.Header.Set("Content-Type", s.contentType)
+	if err := printSent(cmd, r, kind.name, result, f.asJSON); err != nil {
+		return err
 	}
-	req.Header.Set("User-Agent", "gateway-send")
-	return req, nil
-}
-
-// post sends a request as a vendor does: no proxy, no redirect followed, and a limit to its patience.
-func post(req *http.Request) (sent, error) {
-	client := &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
-		Timeout:       15 * time.Second,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	began := time.Now()
-	resp, err := client.Do(req)
-	if err != nil {
-		return sent{}, fmt.Errorf("%w at %s (is gateway dev or gateway serve running?): %w", errNoAnswer, req.URL.Host, err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if err != nil {
-		return sent{}, fmt.Errorf("read the answer: %w", err)
-	}
-	return sent{Status: resp.StatusCode, Body: string(body), TookMS: milliseconds(time.Since(began))}, nil
+	return result.Check(r)
 }
 
 // locate finds the gateway to send to. The settings name it only together with a source or a job: the sample source is

@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -195,17 +194,6 @@ func TestSendSaysWhenNoDevGatewayRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	call(t, untouched{t}, "send", "slack", "--dir", dir).wants(t, exitUnreachable, "the gateway dev that ran in "+dir+" has ended")
-}
-
-func TestIDsSinceAnInstantSortBelowThoseMintedAfterIt(t *testing.T) {
-	t.Parallel()
-	since := idSince(time.Now())
-	if id := uuid.Must(uuid.NewV7()); id.String() < since.String() {
-		t.Errorf("%s sorts before %s", id, since)
-	}
-	if before := idSince(time.Now().Add(-time.Second)); before.String() >= since.String() {
-		t.Errorf("%s does not sort before %s", before, since)
-	}
 }
 
 func TestTheCommandToCopyIsTheOneThatWasTyped(t *testing.T) {

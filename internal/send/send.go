@@ -1,0 +1,171 @@
+// Package send sends a sample to a gateway, as a vendor sends it, and finds what the gateway stored of it.
+package send
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"webhook-gateway/drops"
+	"webhook-gateway/feed"
+	"webhook-gateway/providers"
+)
+
+// ErrNoAnswer says that nothing answers where the gateway should.
+var ErrNoAnswer = errors.New("no gateway answers")
+
+// Request is a sample to send some times.
+type Request struct {
+	Vendor      providers.Provider
+	Method      string
+	URL         string
+	ContentType string
+	// Attempt returns what the vendor sends the n-th time, counted from 1.
+	Attempt func(n int) (body []byte, headers http.Header)
+	// Sign returns the headers that sign a body sent at that time; nil: the vendor does not sign it.
+	Sign func(body []byte, at time.Time) http.Header
+	// Handshake says that the gateway answers with the text Answer and stores nothing.
+	Handshake bool
+	Answer    string
+}
+
+// Answer is how the gateway answered once.
+type Answer struct {
+	Status int
+	Body   string
+	Took   time.Duration
+}
+
+// Result is how the gateway answered, and what it stored.
+type Result struct {
+	Answers []Answer
+	Stored  []feed.Delivery // without their bodies
+	Dropped []drops.Kept
+
+	began  time.Time
+	bodies [][]byte
+}
+
+// Send sends a sample so many times, one after the other. The error is ErrNoAnswer when no gateway is there.
+func Send(ctx context.Context, r Request, times int) (Result, error) {
+	result := Result{began: time.Now()}
+	for n := range times {
+		body, headers := r.Attempt(n + 1)
+		result.bodies = append(result.bodies, body)
+		req, err := http.NewRequestWithContext(ctx, r.Method, r.URL, bytes.NewReader(body))
+		if err != nil {
+			return result, fmt.Errorf("make the request: %w", err)
+		}
+		maps.Copy(req.Header, headers)
+		if r.ContentType != "" {
+			req.Header.Set("Content-Type", r.ContentType)
+		}
+		req.Header.Set("User-Agent", "gateway-send")
+		if r.Sign != nil {
+			maps.Copy(req.Header, r.Sign(body, time.Now()))
+		}
+		answer, err := post(req)
+		if err != nil {
+			return result, err
+		}
+		result.Answers = append(result.Answers, answer)
+	}
+	return result, nil
+}
+
+// post sends a request as a vendor does: through no proxy, following no redirect, and within a time.
+func post(req *http.Request) (Answer, error) {
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
+		Timeout:       15 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	began := time.Now()
+	resp, err := client.Do(req)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%w at %s (is gateway dev or gateway serve running?): %w", ErrNoAnswer, req.URL.Host, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return Answer{}, fmt.Errorf("read the answer: %w", err)
+	}
+	return Answer{resp.StatusCode, string(body), time.Since(began)}, nil
+}
+
+// Look adds to the result what the gateway's database holds of the bodies that were sent. Samples are unique, so that a
+// body finds its rows.
+func (result *Result) Look(ctx context.Context, pool *pgxpool.Pool, r Request) error {
+	if r.Handshake {
+		return nil
+	}
+	var parts [][]byte
+	for _, body := range result.bodies {
+		parts = append(parts, partsOf(r.Vendor, r.ContentType, body)...)
+	}
+	since := result.began.Add(-time.Minute) // the gateway's clock may be another
+	for row, err := range feed.NewReader(pool).All(ctx, feed.Filter{Provider: r.Vendor.Name(), Bodies: parts, ReceivedFrom: since}) {
+		if err != nil {
+			return err
+		}
+		result.Stored = append(result.Stored, row)
+	}
+	var err error
+	result.Dropped, err = drops.NewStore(pool).FindBodies(ctx, feed.FirstID(since), r.Vendor.Name(), result.bodies)
+	return err
+}
+
+// partsOf is what the inbox stores of a body: all of it, or its deliveries one by one.
+func partsOf(v providers.Provider, contentType string, body []byte) [][]byte {
+	deliveries, err := v.Parse(contentType, body)
+	if err != nil {
+		return [][]byte{body}
+	}
+	var list [][]byte
+	for _, d := range deliveries {
+		if d.Body == nil {
+			d.Body = body
+		}
+		list = append(list, d.Body)
+	}
+	return list
+}
+
+// Check returns an error unless the gateway answered and stored the sample as it should.
+func (result *Result) Check(r Request) error {
+	for _, a := range result.Answers {
+		if a.Status != http.StatusOK {
+			return fmt.Errorf("the gateway answers %d: %s", a.Status, meaning(a.Status))
+		}
+		if a.Body != r.Answer {
+			return fmt.Errorf("the gateway answers 200 with %q, and %q is what the vendor waits for", a.Body, r.Answer)
+		}
+	}
+	if !r.Handshake && len(result.Stored) == 0 && len(result.Dropped) == 0 {
+		return errors.New("acknowledged, but neither a stored row nor a drop is in this database: is it the gateway's own?")
+	}
+	return nil
+}
+
+// meaning says what a status tells a vendor, and where to look.
+func meaning(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "the signature does not fit this source or job: does the gateway use this database?"
+	case http.StatusRequestEntityTooLarge:
+		return "the body is over GATEWAY_MAX_BODY_BYTES"
+	case http.StatusServiceUnavailable:
+		return "call again later: no secret yet, a rotation declared open, or PostgreSQL does not keep up; its log says which"
+	case http.StatusNotFound:
+		return "there is no such URL: is the --target a gateway?"
+	default:
+		return "a gateway does not answer so: is the --target one?"
+	}
+}

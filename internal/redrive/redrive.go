@@ -1,5 +1,5 @@
-// Package redrive sends kept drops the way of requests that have just been verified: they are read, resolved and stored
-// as things stand now.
+// Package redrive processes kept drops again, as if their requests had just been verified: it reads, resolves and stores
+// them as things stand now.
 package redrive
 
 import (
@@ -21,7 +21,8 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Connections is how many a Driver's pool needs: its committer's, those of deliveries settled alone, and a few to read.
+// Connections is how many connections a Driver's pool needs: for its committer, for deliveries that are settled alone, and
+// three to read.
 const Connections = 1 + inbox.SpareConnections + 3
 
 // RefuseMismatch is why no hash_mismatch is redriven.
@@ -29,24 +30,25 @@ const RefuseMismatch = "a hash_mismatch is not redriven: its key belongs to othe
 
 // Driver redrives drops through a gate and an inbox of its own, on the gateways' database.
 type Driver struct {
-	drops  *drops.Store
-	inbox  *feed.Reader
-	keys   *idempotency.Service
-	scopes map[string]idempotency.Scope // by provider
-	gate   *providers.Gate
-	box    *inbox.Inbox
+	drops   *drops.Store
+	inbox   *feed.Reader
+	keys    *idempotency.Service
+	scopes  map[string]idempotency.Scope // by provider
+	gate    *providers.Gate
+	settler *inbox.Inbox
 }
 
 // Deps are what a Driver works with.
 type Deps struct {
-	Pool       *pgxpool.Pool // of Connections, the caller's
+	Pool       *pgxpool.Pool // with room for Connections; it stays the caller's
 	Vendors    []providers.Provider
 	Directory  providers.Directory
-	Registerer prometheus.Registerer // of the metrics of gate and inbox: deliveries count as recovered
+	Registerer prometheus.Registerer // for the metrics of gate and inbox; deliveries count as recovered
 	Log        *slog.Logger
 }
 
-// New returns a Driver. Stop must be called. It sets the options' Committers.
+// New returns a Driver, which must be stopped. maxInflated bounds a body as in providers.NewGate. The options' Committers
+// are ignored: one stores the deliveries in their order.
 func New(deps Deps, options inbox.Options, maxInflated int64) (*Driver, error) {
 	keys, err := idempotency.NewService(deps.Pool, idempotency.Options{})
 	if err != nil {
@@ -63,21 +65,21 @@ func New(deps Deps, options inbox.Options, maxInflated int64) (*Driver, error) {
 	}
 	ledger := drops.NewLedger(names)
 	deps.Registerer.MustRegister(ledger)
-	options.Committers = 1 // so that deliveries are stored in their order
-	d.box, err = inbox.New(inbox.Deps{
+	options.Committers = 1
+	d.settler, err = inbox.New(inbox.Deps{
 		Pool: deps.Pool, Keys: keys, Partitions: inbox.NewPartitions(deps.Pool), Registerer: deps.Registerer, Providers: names, Log: deps.Log,
 	}, options)
 	if err != nil {
 		return nil, err
 	}
-	d.gate = providers.NewGate(deps.Vendors, deps.Directory, d.box, ledger, maxInflated)
+	d.gate = providers.NewGate(deps.Vendors, deps.Directory, d.settler, ledger, maxInflated)
 	return d, nil
 }
 
-// Stop waits for what is being stored.
-func (d *Driver) Stop() { d.box.Stop(context.Background()) }
+// Stop waits for deliveries that are being stored.
+func (d *Driver) Stop() { d.settler.Stop(context.Background()) }
 
-// PlanIDs plans the drops with these ids. One that does not exist is refused.
+// PlanIDs plans the drops with these ids, in their order. One that does not exist is refused.
 func (d *Driver) PlanIDs(ctx context.Context, ids []uuid.UUID) (*Plan, error) {
 	plan := &Plan{}
 	redrives, err := d.drops.Redrives(ctx, ids)
@@ -93,7 +95,7 @@ func (d *Driver) PlanIDs(ctx context.Context, ids []uuid.UUID) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		kept.Headers, kept.Body = "", nil // read again when it is its turn
+		kept.Headers, kept.Body = "", nil // DryRun and Drive read them again, a few at a time
 		why := d.refusal(kept, redrives[id])
 		plan.Steps = append(plan.Steps, &Step{Drop: kept, Refused: why != "", Detail: why})
 	}

@@ -17,7 +17,7 @@ func TestFailureOfABatchIsToldWithoutAnotherAttempt(t *testing.T) {
 	ended := make(chan []providers.Ending, 1)
 	e := &entry{work: work, queue: newQueue(10, 1<<20), endings: make([]providers.Ending, 1), open: 1, done: func(ends []providers.Ending) { ended <- ends }}
 	away := errors.New("PostgreSQL is away")
-	b.settleApart([]*row{newRow(e, 0)}, away)
+	b.settleEachAlone([]*row{newRow(e, 0)}, away)
 	if ends := <-ended; !ends[0].Failed {
 		t.Errorf("ended as %+v, want failed", ends[0])
 	}

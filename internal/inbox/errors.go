@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -33,3 +34,15 @@ func isLockTimeout(err error) bool { return sqlstate.Of(err) == "55P03" }
 
 // isReadOnly reports that the server takes no writes: it has become a standby.
 func isReadOnly(err error) bool { return sqlstate.Of(err) == "25006" }
+
+// reconnect gives up all connections of the pool, at most once in reconnectEvery. After a failover they may all lead to
+// a server that vanished, each good for one time-out, or to one that takes no writes any more and would keep them for
+// their whole life. New connections may lead there too, hence the bound.
+func (b *Inbox) reconnect() {
+	b.connections.Lock()
+	defer b.connections.Unlock()
+	if time.Since(b.reconnected) >= reconnectEvery {
+		b.pool.Reset()
+		b.reconnected = time.Now()
+	}
+}

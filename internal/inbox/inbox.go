@@ -1,6 +1,6 @@
-// Package inbox keeps deliveries. Whatever arrived while the last transaction ran forms the next one: the
-// keys are claimed and completed, the inbox rows of the claims won are inserted with them, and then the kept
-// drops, in one round trip that ends with COMMIT. Nobody is told of an ending before that.
+// Package inbox keeps deliveries. What arrives while a transaction runs forms the next one. It claims and completes the
+// keys, inserts the inbox rows of the claims won and then the kept drops, in one round trip that ends with COMMIT. Only
+// then are endings reported.
 package inbox
 
 import (
@@ -17,8 +17,8 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Lease is how long a delivery's claim is its worker's own. The claim is completed in the transaction
-// that makes it, so the lease is only ever seen where another writer claims webhook keys on its own.
+// Lease is how long a delivery's claim belongs to its worker. The transaction that makes the claim also completes it, so
+// a lease is only seen where another writer claims webhook keys.
 const Lease = 30 * time.Second
 
 // Options bound the inbox. Every field must be positive.
@@ -54,7 +54,7 @@ type Inbox struct {
 	metrics    *metrics
 	log        *slog.Logger
 
-	alone      chan struct{}
+	alone      chan struct{}  // one token for each transaction beside the batches
 	working    sync.WaitGroup // committers
 	straggling sync.WaitGroup // deliveries that are settled alone
 
@@ -101,25 +101,9 @@ func New(deps Deps, options Options) (*Inbox, error) {
 	}
 	b.running, b.cut = context.WithCancel(context.Background())
 	for range options.Committers {
-		b.working.Go(b.commit)
+		b.working.Go(b.commitBatches)
 	}
 	return b, nil
-}
-
-// Settle implements providers.Settler.
-func (b *Inbox) Settle(work *providers.Work, done func([]providers.Ending)) error {
-	e := &entry{
-		work:    work,
-		done:    done,
-		bytes:   sizeOf(work),
-		queue:   b.queue,
-		endings: make([]providers.Ending, len(work.Items)),
-		open:    len(work.Items),
-	}
-	if !b.queue.put(e) {
-		return providers.ErrOverloaded
-	}
-	return nil
 }
 
 // Full implements providers.Settler.
@@ -134,42 +118,4 @@ func (b *Inbox) Stop(ctx context.Context) {
 	b.working.Wait()
 	b.straggling.Wait()
 	b.cut()
-}
-
-func (b *Inbox) commit() {
-	for {
-		entries := b.queue.take(b.options.BatchDeliveries, b.options.BatchBytes)
-		if entries == nil {
-			return
-		}
-		b.settle(b.rowsOf(entries))
-		b.queue.finished()
-	}
-}
-
-// rowsOf lists the deliveries of the entries. One that comes too late, or that is dropped without a row,
-// ends here.
-func (b *Inbox) rowsOf(entries []*entry) []*row {
-	n := 0
-	for _, e := range entries {
-		n += len(e.work.Items)
-	}
-	rows := make([]*row, 0, n)
-	for _, e := range entries {
-		late := passed(e.work.Deadline)
-		for i := range e.work.Items {
-			r := newRow(e, i)
-			switch {
-			case late:
-				b.fail(r)
-			case r.item.Reason == "":
-				if b.hashed(r) {
-					rows = append(rows, r)
-				}
-			case b.keep(r, r.item.Reason, r.item.Detail):
-				rows = append(rows, r)
-			}
-		}
-	}
-	return rows
 }

@@ -161,3 +161,14 @@ func (p *Partitions) past(ctx context.Context, retention time.Duration) ([]strin
 }
 
 func dayName(day time.Time) string { return "webhook_deliveries_" + day.Format("20060102") }
+
+// makeDay makes the missing day of the inbox. It reports whether a repeat can succeed at once.
+func (b *Inbox) makeDay() bool {
+	ctx, cancel := context.WithTimeoutCause(b.running, roundTrip, errRoundTrip)
+	defer cancel()
+	made, err := b.partitions.Ensure(ctx)
+	if err != nil {
+		b.log.Error("inbox day not made", "err", err)
+	}
+	return made > 0
+}

@@ -21,8 +21,8 @@ type entry struct {
 	open    int
 }
 
-// sizeOf is how many bytes a request and its deliveries hold, about. What was inflated is no part of the
-// request's own bytes, and a delivery's texts may be as long as a body is.
+// sizeOf estimates how many bytes a request and its deliveries hold. Inflated bytes are not part of the request's body,
+// and a delivery's texts may be as long as a body.
 func sizeOf(work *providers.Work) int64 {
 	n := len(work.Request.Body)
 	for i := range work.Items {
@@ -38,8 +38,7 @@ func sizeOf(work *providers.Work) int64 {
 	return int64(n)
 }
 
-// end gives one delivery its ending. The last one releases the request's place in the queue and tells
-// the gate.
+// end gives one delivery its ending. The last one frees the request's place in the queue and reports to the gate.
 func (e *entry) end(i int, ending providers.Ending) {
 	e.mu.Lock()
 	e.endings[i] = ending
@@ -53,8 +52,8 @@ func (e *entry) end(i int, ending providers.Ending) {
 }
 
 // queue holds the requests that wait for the next transaction, in two lanes, each in the order of arrival: small ones
-// do not stand behind megabytes of large ones. What was taken but has not ended yet counts towards the bounds too: a
-// slow database must not make memory grow.
+// do not wait behind megabytes of large ones. What was taken but has not ended yet counts towards the bounds too, so
+// that a slow database does not make memory grow.
 type queue struct {
 	maxItems int
 	maxBytes int64
@@ -76,23 +75,23 @@ type queue struct {
 	closed        bool
 }
 
-// What a transaction must be worth to be begun beside another one: it costs the database as much as a dozen
-// deliveries whatever it holds, and the other may end at any moment and take them along. One that takes long is
-// not waited for. 64 and 20 ms are guesses that measured well.
+// A transaction costs the database as much as a dozen deliveries, whatever it holds. So while one runs, a second one
+// begins only for this many deliveries or bytes: a smaller batch waits for the running one to end, but only until that
+// has run for maxBatchWait. 64 and 20 ms are guesses that measured well.
 const (
-	worthwhile      = 64
-	worthwhileBytes = 1 << 20
-	long            = 20 * time.Millisecond
+	minConcurrentBatch = 64
+	minConcurrentBytes = 1 << 20
+	maxBatchWait       = 20 * time.Millisecond
 )
 
-// largeWork is from how many bytes on a request waits in the lane of the large ones. Those take three quarters of the
-// queue's bytes together, and a half by one signer.
+// Requests of largeWork bytes and more wait in the lane of the large ones. Together they take at most three quarters of
+// the queue's bytes, and those of one signer at most half.
 const largeWork = 256 << 10
 
 func newQueue(maxItems int, maxBytes int64) *queue {
 	q := &queue{maxItems: maxItems, maxBytes: maxBytes, signed: make(map[jobs.Verifier]int64)}
 	q.filled.L = &q.mu
-	q.alarm = time.AfterFunc(time.Hour, q.ring)
+	q.alarm = time.AfterFunc(time.Hour, q.onAlarm)
 	q.alarm.Stop()
 	return q
 }
@@ -100,29 +99,29 @@ func newQueue(maxItems int, maxBytes int64) *queue {
 // ready reports whether a committer should take what waits: at once when none is at work.
 func (q *queue) ready() bool {
 	return q.gathered > 0 && (q.running == 0 || q.closed ||
-		q.gathered >= worthwhile || q.gatheredBytes >= worthwhileBytes || time.Since(q.begun) >= long)
+		q.gathered >= minConcurrentBatch || q.gatheredBytes >= minConcurrentBytes || time.Since(q.begun) >= maxBatchWait)
 }
 
-// tell wakes a committer when there is work for one, or sees that it happens in time.
-func (q *queue) tell() {
+// wake wakes a committer when there is work for one, or sets the alarm that will.
+func (q *queue) wake() {
 	switch {
 	case q.ready():
 		q.filled.Signal()
 	case q.gathered > 0 && !q.alarmed:
 		q.alarmed = true
-		q.alarm.Reset(long - time.Since(q.begun))
+		q.alarm.Reset(maxBatchWait - time.Since(q.begun))
 	}
 }
 
-func (q *queue) ring() {
+func (q *queue) onAlarm() {
 	q.mu.Lock()
 	q.alarmed = false
-	q.tell()
+	q.wake()
 	q.mu.Unlock()
 }
 
-// put refuses an entry that would pass a bound, unless the queue is empty: a request that is larger
-// than the bounds must be settled some time.
+// put adds an entry and reports whether it did. It refuses one that would pass a bound, unless the queue is empty: a
+// request that is larger than the bounds must be settled too.
 func (q *queue) put(e *entry) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,12 +141,12 @@ func (q *queue) put(e *entry) bool {
 	q.lanes[lane] = append(q.lanes[lane], e)
 	q.gathered += n
 	q.gatheredBytes += e.bytes
-	q.tell()
+	q.wake()
 	return true
 }
 
-// putLarge counts a large request to its signer, unless the signer or all of them have their share. The first one is
-// taken in any case.
+// putLarge counts a large request for its signer. It reports false when the signer, or all signers together, have their
+// share in the queue. The first request is always taken.
 func (q *queue) putLarge(e *entry) bool {
 	signer := e.work.Request.VerifiedBy
 	own := q.signed[signer]
@@ -166,8 +165,8 @@ func (q *queue) full() bool {
 	return q.closed || q.items >= q.maxItems || q.bytes >= q.maxBytes
 }
 
-// take waits for work, then takes what has gathered, up to the bounds of one transaction. It returns nil
-// once the queue is closed and empty. The caller says when it has ended what it took, with finished.
+// take waits for work, then takes what has gathered, up to the bounds of one transaction. It returns nil once the queue
+// is closed and empty. The caller calls finished after the transaction.
 func (q *queue) take(maxItems int, maxBytes int64) []*entry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -200,15 +199,15 @@ func (q *queue) take(maxItems int, maxBytes int64) []*entry {
 	}
 	q.running++
 	q.begun = time.Now()
-	q.tell()
+	q.wake()
 	return taken
 }
 
-// finished says that a transaction is over, and lets what waited for it go.
+// finished ends a transaction, so that the next one may begin.
 func (q *queue) finished() {
 	q.mu.Lock()
 	q.running--
-	q.tell()
+	q.wake()
 	q.mu.Unlock()
 }
 
@@ -226,13 +225,10 @@ func (q *queue) release(e *entry) {
 	q.mu.Unlock()
 }
 
-// close refuses what comes from now on. What waits is still taken.
+// close makes put refuse everything. What waits is still taken.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.filled.Broadcast()
 	q.mu.Unlock()
 }
-
-// passed reports whether a deadline is over: what was not attempted by then has certainly failed.
-func passed(deadline time.Time) bool { return !time.Now().Before(deadline) }

@@ -62,15 +62,15 @@ func TestATransactionBesideAnotherMustBeWorthIt(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]func(*line){
 		"enough deliveries have gathered": func(l *line) {
-			for range worthwhile - 1 {
+			for range minConcurrentBatch - 1 {
 				l.add(1, 10)
 			}
 			l.want(0)
 			l.add(1, 10)
-			l.want(worthwhile)
+			l.want(minConcurrentBatch)
 		},
 		"one request has enough deliveries": func(l *line) {
-			l.add(worthwhile, 10)
+			l.add(minConcurrentBatch, 10)
 			l.want(1)
 		},
 		"enough bytes have gathered": func(l *line) {
@@ -89,15 +89,15 @@ func TestATransactionBesideAnotherMustBeWorthIt(t *testing.T) {
 			l.want(1)
 		},
 		"the other takes long": func(l *line) {
-			time.Sleep(long / 2)
+			time.Sleep(maxBatchWait / 2)
 			l.add(1, 10)
-			time.Sleep(long/2 - 1)
+			time.Sleep(maxBatchWait/2 - 1)
 			l.want(0)
 			time.Sleep(time.Nanosecond)
 			l.want(1)
 		},
 		"the other has taken long already": func(l *line) {
-			time.Sleep(long)
+			time.Sleep(maxBatchWait)
 			l.add(1, 10)
 			l.want(1)
 		},
@@ -119,10 +119,10 @@ func TestWhatIsLeftByOneTransactionIsTakenByTheNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
-		for range worthwhile {
+		for range minConcurrentBatch {
 			l.add(1, 10)
 		}
-		l.want(worthwhile) // two transactions are under way now
+		l.want(minConcurrentBatch) // two transactions are under way now
 		go func() { l.taken <- len(l.take(2, 8<<20)) }()
 		for range 3 {
 			l.add(1, 10)
@@ -133,7 +133,7 @@ func TestWhatIsLeftByOneTransactionIsTakenByTheNext(t *testing.T) {
 		l.finished()
 		l.want(2)
 		go func() { l.taken <- len(l.take(2, 8<<20)) }()
-		time.Sleep(long)
+		time.Sleep(maxBatchWait)
 		l.want(1)
 	})
 }

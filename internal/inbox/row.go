@@ -27,8 +27,7 @@ func (r *row) mint(m providers.Minted) uuid.UUID {
 	return r.entry.work.Request.Mint(m, r.item.Position)
 }
 
-func (r *row) accept()                  { r.entry.end(r.index, providers.Ending{}) }
-func (r *row) dropped(why drops.Reason) { r.entry.end(r.index, providers.Ending{Dropped: why}) }
+func (r *row) end(ending providers.Ending) { r.entry.end(r.index, ending) }
 
 // fail asks the vendor to send the delivery again.
 func (b *Inbox) fail(r *row) {
@@ -36,10 +35,10 @@ func (b *Inbox) fail(r *row) {
 		origin := drops.Origin{Verifier: r.drop.VerifierID, Reason: r.drop.Reason}
 		b.limiter.Return(origin, r.drop.RequestID, r.kept, r.drop.ReceivedAt)
 	}
-	r.entry.end(r.index, providers.Ending{Failed: true})
+	r.end(providers.Ending{Failed: true})
 }
 
-// vendorID identifies the delivery at the vendor. A delivery without an id of its own is its own.
+// vendorID identifies the delivery at the vendor. Where the vendor gives none, the delivery's own id does.
 func (r *row) vendorID() string {
 	if r.item.VendorID != "" {
 		return r.item.VendorID
@@ -47,7 +46,7 @@ func (r *row) vendorID() string {
 	return r.mint(providers.DeliveryID).String()
 }
 
-// body is what is stored: the bytes of the wire, or this delivery's part of them.
+// body returns what is stored: the bytes of the wire, or this delivery's part of them.
 func (r *row) body() (body []byte, contentEncoding string) {
 	if r.item.Body != nil {
 		return r.item.Body, ""
@@ -61,7 +60,7 @@ func (r *row) key() idempotency.Key {
 	return key
 }
 
-// item is the row's key in the plane. The claim completes with the delivery's id.
+// item returns the row's key in the plane. The claim completes with the delivery's id.
 func (b *Inbox) item(r *row) idempotency.Item {
 	return idempotency.Item{
 		Ref: idempotency.Ref{
@@ -76,13 +75,13 @@ func (b *Inbox) item(r *row) idempotency.Item {
 	}
 }
 
-// keep makes the row a drop. It reports whether there is a row to write: beyond the bounds on what is
-// kept, the drop ends here, counted but without a row of its own.
-func (b *Inbox) keep(r *row, reason drops.Reason, detail string) bool {
+// keepDrop makes the row a drop. It reports whether there is a row to write: beyond the bounds on what is kept, the
+// drop ends here, counted but not stored.
+func (b *Inbox) keepDrop(r *row, reason drops.Reason, detail string) bool {
 	req := r.entry.work.Request
 	r.kept = b.limiter.Admit(drops.Origin{Verifier: req.VerifiedBy.ID, Reason: reason}, req.ID, req.ReceivedAt)
 	if !r.kept.Row {
-		r.dropped(reason)
+		r.end(providers.Ending{Dropped: reason})
 		return false
 	}
 	r.drop = &drops.Kept{
@@ -116,8 +115,8 @@ func (b *Inbox) keep(r *row, reason drops.Reason, detail string) bool {
 	return true
 }
 
-// hashed reads the fingerprint that the parser made. It fails the delivery if that is none: a fault of ours.
-func (b *Inbox) hashed(r *row) bool {
+// parseHash reads the fingerprint that the parser made. If it is not one, which is our fault, the delivery fails.
+func (b *Inbox) parseHash(r *row) bool {
 	hash, err := idempotency.ParseHash(r.item.Hash)
 	if err != nil {
 		b.log.Error("parser made no fingerprint", "provider", r.provider(), "err", err)

@@ -73,7 +73,7 @@ func trySettle(ctx context.Context, pool *pgxpool.Pool, provider string) error {
 		Items:   []providers.Item{{Job: uuid.New(), Organization: uuid.New()}},
 	}}, 0)
 	good, dropped := knownGood(like), knownGood(like)
-	b.keep(dropped, drops.UnknownJob, "")
+	b.keepDrop(dropped, drops.UnknownJob, "")
 	until, err := NewPartitions(pool).Until(ctx)
 	if err != nil {
 		return err

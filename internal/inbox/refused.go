@@ -9,13 +9,43 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/sqlstate"
 	"webhook-gateway/providers"
 )
 
 // A refusal of data (SQLSTATE 22, 23 and 54) may be the delivery's fault, or ours: a trigger that fails, a column
 // that a newer release demands, an encoding of the session that lacks a character. Only the first makes a delivery
 // malformed, which is final. So a delivery that is known to be good is stored the same way, and rolled back.
+
+// settleRefused halves the rows until the one whose data PostgreSQL refuses stands alone. The others are settled.
+func (b *Inbox) settleRefused(rows []*row, refusal error) {
+	if err := b.probe(rows); err != nil {
+		b.settleEachAlone(rows, err)
+		return
+	}
+	if len(rows) > 1 {
+		b.settle(rows[:len(rows)/2])
+		b.settle(rows[len(rows)/2:])
+		return
+	}
+	if b.dropRefused(rows[0], refusal) {
+		b.settle(rows)
+	}
+}
+
+// dropRefused makes a delivery that PostgreSQL does not store a malformed drop: it is signed, so the vendor is
+// answered that it arrived. It reports whether there is a drop to write. A drop that is refused has failed.
+func (b *Inbox) dropRefused(r *row, err error) bool {
+	b.log.Warn("delivery refused by the database",
+		"provider", r.provider(), "request_id", r.entry.work.Request.ID, "position", r.item.Position, "code", sqlstate.Of(err))
+	if r.drop != nil {
+		b.fail(r)
+		return false
+	}
+	return b.keepDrop(r, drops.Malformed, "the database refuses it: "+sqlstate.Of(err))
+}
 
 // probe stores a known-good delivery of the refused rows' kind and takes it back. Nil: PostgreSQL takes it, so what it
 // refused is at fault. Drops are not probed: one that is refused is asked to come again, whatever the fault.

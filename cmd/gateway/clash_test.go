@@ -18,12 +18,7 @@ import (
 )
 
 // clashOf is what drops show --json says of the gateway's only hash_mismatch.
-func (r *running) clashOf() (got struct {
-	DeliveryID  *string `json:"delivery_id"`
-	Note        *string
-	Differences []clash.Difference
-	Differ      int
-}) {
+func (r *running) clashOf() (got clash.Clash) {
 	r.t.Helper()
 	c := cliFor(r.t, r.config.DatabaseURL.Reveal(), "")
 	res := c.run("drops", "show", "--json", r.dropID(drops.HashMismatch))
@@ -33,8 +28,6 @@ func (r *running) clashOf() (got struct {
 	}
 	return got
 }
-
-func ref(text string) *string { return &text }
 
 func TestDropsShowClash(t *testing.T) {
 	t.Parallel()
@@ -46,21 +39,21 @@ func TestDropsShowClash(t *testing.T) {
 	r.ack(r.post("/webhooks/nylas/sources/main", second, nylas.Sign(nylasSecret, second), http.Header{"Content-Encoding": {"gzip"}}))
 
 	want := []clash.Difference{
-		{Path: "data.object.object", Inbox: ref(`"message"`)},
-		{Path: "data.object.subject", Inbox: ref(`"Hello"`), Dropped: ref(`"Bye"`)},
-		{Path: "data.object.unread", Dropped: ref(`true`)},
-		{Path: "webhook_delivery_attempt", Inbox: ref("1"), Dropped: ref("2")},
+		{Path: "data.object.object", Inbox: new(`"message"`)},
+		{Path: "data.object.subject", Inbox: new(`"Hello"`), Dropped: new(`"Bye"`)},
+		{Path: "data.object.unread", Dropped: new(`true`)},
+		{Path: "webhook_delivery_attempt", Inbox: new("1"), Dropped: new("2")},
 	}
 	got := r.clashOf()
 	if diff := cmp.Diff(want, got.Differences); diff != "" || got.Differ != 4 {
 		t.Errorf("%d differ (-want +got):\n%s", got.Differ, diff)
 	}
-	r.wantDeliveries(1, feed.Filter{IDs: []uuid.UUID{uuid.MustParse(*got.DeliveryID)}})
+	r.wantDeliveries(1, feed.Filter{IDs: []uuid.UUID{*got.DeliveryID}})
 
 	c := cliFor(t, r.config.DatabaseURL.Reveal(), "")
 	show := c.run("drops", "show", r.dropID(drops.HashMismatch)).stdout
 	for _, text := range []string{
-		"its key was claimed for delivery " + *got.DeliveryID, "\n  data.object.subject\n    - \"Hello\"\n    + \"Bye\"\n",
+		"its key was claimed for delivery " + got.DeliveryID.String(), "\n  data.object.subject\n    - \"Hello\"\n    + \"Bye\"\n",
 		"\n  data.object.unread\n    - (absent)\n    + true\n",
 	} {
 		if !strings.Contains(show, text) {
@@ -68,7 +61,7 @@ func TestDropsShowClash(t *testing.T) {
 		}
 	}
 
-	// The key lives for a day, and whoever looks may come later.
+	// The key lives for a day, the drop for two weeks.
 	if _, err := r.pool.Exec(t.Context(), `DELETE FROM agent.idempotency_keys`); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +87,7 @@ func TestDropsShowClashInABatch(t *testing.T) {
 	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, batch(``)))
 	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, batch(`,"attributes":{}`)))
 	got := r.clashOf()
-	if diff := cmp.Diff([]clash.Difference{{Path: "object_data.attributes", Dropped: ref("{}")}}, got.Differences); diff != "" {
+	if diff := cmp.Diff([]clash.Difference{{Path: "object_data.attributes", Dropped: new("{}")}}, got.Differences); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -12,16 +12,14 @@ import (
 	"webhook-gateway/feed"
 )
 
-func ref(text string) *string { return &text }
-
 func TestDifferencesOfASlackForm(t *testing.T) {
 	t.Parallel()
 	inbox := `payload=%7B%22type%22%3A%22block_actions%22%2C%22trigger_id%22%3A%221.2%22%7D&a=1`
 	dropped := `a=2&payload=%7B%22type%22%3A%22block_actions%22%2C%22trigger_id%22%3A%223.4%22%7D`
 	got, n := differences([]byte(inbox), []byte(dropped), 10)
 	want := []Difference{
-		{Path: "a", Inbox: ref("1"), Dropped: ref("2")},
-		{Path: "payload.trigger_id", Inbox: ref(`"1.2"`), Dropped: ref(`"3.4"`)},
+		{Path: "a", Inbox: new("1"), Dropped: new("2")},
+		{Path: "payload.trigger_id", Inbox: new(`"1.2"`), Dropped: new(`"3.4"`)},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || n != 2 {
 		t.Errorf("%d differ (-want +got):\n%s", n, diff)
@@ -37,13 +35,13 @@ func TestDifferences(t *testing.T) {
 		all            int
 	}{
 		"alike":                {`{"a":1,"b":[]}`, `{"b":[],"a":1}`, nil, 0},
-		"a number as written":  {`{"a":1.0}`, `{"a":1.00}`, []Difference{{"a", ref("1.0"), ref("1.00")}}, 1},
-		"a large number":       {`[12345678901234567890]`, `[12345678901234567891]`, []Difference{{"[0]", ref("12345678901234567890"), ref("12345678901234567891")}}, 1},
-		"more than are listed": {`[1,2,3]`, `[4,5,6]`, []Difference{{"[0]", ref("1"), ref("4")}, {"[1]", ref("2"), ref("5")}}, 3},
-		"a long text":          {long, `""`, []Difference{{"", ref(`"` + strings.Repeat("é", 299) + "…"), ref(`""`)}}, 1},
-		"a name with a dot":    {`{"a.b":1}`, `{"a":{"b":1}}`, []Difference{{`["a.b"]`, ref("1"), nil}, {"a.b", nil, ref("1")}}, 2},
-		"a text and a number":  {`{"a":"1"}`, `{"a":1}`, []Difference{{"a", ref(`"1"`), ref("1")}}, 1},
-		"no JSON":              {"a\n", "b\n", []Difference{{"(the whole body)", ref("a\n"), ref("b\n")}}, 1},
+		"a number as written":  {`{"a":1.0}`, `{"a":1.00}`, []Difference{{"a", new("1.0"), new("1.00")}}, 1},
+		"a large number":       {`[12345678901234567890]`, `[12345678901234567891]`, []Difference{{"[0]", new("12345678901234567890"), new("12345678901234567891")}}, 1},
+		"more than are listed": {`[1,2,3]`, `[4,5,6]`, []Difference{{"[0]", new("1"), new("4")}, {"[1]", new("2"), new("5")}}, 3},
+		"a long text":          {long, `""`, []Difference{{"", new(`"` + strings.Repeat("é", 299) + "…"), new(`""`)}}, 1},
+		"a name with a dot":    {`{"a.b":1}`, `{"a":{"b":1}}`, []Difference{{`["a.b"]`, new("1"), nil}, {"a.b", nil, new("1")}}, 2},
+		"a text and a number":  {`{"a":"1"}`, `{"a":1}`, []Difference{{"a", new(`"1"`), new("1")}}, 1},
+		"no JSON":              {"a\n", "b\n", []Difference{{"(the whole body)", new("a\n"), new("b\n")}}, 1},
 	} {
 		got, all := differences([]byte(tc.inbox), []byte(tc.dropped), 2)
 		if diff := cmp.Diff(tc.want, got); diff != "" || all != tc.all {

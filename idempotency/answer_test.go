@@ -48,7 +48,7 @@ func TestAnswerByteForByte(t *testing.T) {
 	}
 }
 
-// What cannot be stored must not make a completion fail: the effect was made.
+// A value that cannot be stored must not make a completion fail, because the effect was made.
 func TestUnkeepableAnswerIsStub(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -124,7 +124,7 @@ func TestResourceOfAnyBytes(t *testing.T) {
 func TestOnlyDatabaseComparesTimes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	// PostgreSQL keeps microseconds: a lease of nanoseconds more must not make a claim its own stranger.
+	// PostgreSQL keeps microseconds. A lease with extra nanoseconds must not hide a claim from its own repeat.
 	o := b.claimFor(b.ref("tool.x", "k"), content("1"), time.Second+time.Nanosecond)
 	b.want(o, idempotency.Claimed)
 	if diff := cmp.Diff(true, b.complete(o.Claim, response(`1`))); diff != "" {

@@ -31,7 +31,7 @@ func kindsOf(outcomes []idempotency.Outcome) (kinds []idempotency.Kind) {
 	return kinds
 }
 
-// states puts keys into every state a claim can meet, and wants them: one of them twice, another twice
+// states puts keys into every state that a claim can find, and returns claims for them: one key twice, another twice
 // with different content.
 func (b *bundle) states() (wanted []idempotency.Wanted) {
 	b.Helper()
@@ -97,7 +97,7 @@ func TestBatchWithKnownKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made := make(map[string]int)
-	// handle is a caller that makes an effect of each key that it won, and records all of them.
+	// handle is a caller that makes an effect for each key that it won, and records all of them.
 	handle := func(wanted []idempotency.Wanted) map[idempotency.Kind]int {
 		t.Helper()
 		outcomes := b.claimMany(wanted...)
@@ -164,7 +164,7 @@ func TestClaimManyHalfDone(t *testing.T) {
 	dead := b.ref("tool.x", "dead")
 	b.own(dead, content("1"))
 	b.pass(lease)
-	tx := b.begin() // somebody is at the dead claim
+	tx := b.begin() // a transaction holds the expired claim
 	if _, err := tx.Exec(t.Context(), `SELECT FROM agent.idempotency_keys FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
@@ -231,8 +231,8 @@ func TestCompleteManyLikeSingle(t *testing.T) {
 	}
 }
 
-// overlapping runs 8 writers, each with batches of 60 of 100 keys in random order. No wait for a lock is
-// cut short, so that whoever deadlocks is found out by the server.
+// overlapping runs 8 writers, each with batches of 60 of 100 keys in random order. Waits for locks are not cut short,
+// so that the server detects a deadlock.
 func overlapping(b *bundle, rounds int, batch func(writer int, keys []int) error) {
 	b.Helper()
 	errs := together(8, func(writer int) error {
@@ -259,7 +259,7 @@ func TestNoDeadlockOfEffects(t *testing.T) {
 			items = append(items, b.item(b.ref("webhook.nylas", strconv.Itoa(k)), "1"))
 		}
 		_, err := b.settle(b.Context(), items)
-		if writer == 0 && err == nil { // or soon every key is known and nobody writes
+		if writer == 0 && err == nil { // otherwise every key is soon known and no writer writes
 			b.exec(`DELETE FROM agent.idempotency_keys WHERE ctid IN (SELECT ctid FROM agent.idempotency_keys FOR UPDATE SKIP LOCKED)`)
 		}
 		return err

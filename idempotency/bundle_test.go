@@ -16,7 +16,7 @@ import (
 
 const lease = 30 * time.Second
 
-// bundle is a database of the test's own with a Service on it.
+// bundle is a test's own database with a Service on it.
 type bundle struct {
 	*testing.T
 	url  string
@@ -32,7 +32,7 @@ func setup(t *testing.T) *bundle {
 	return &bundle{T: t, url: url, pool: pool, keys: idempotency.MustService(pool, idempotency.Options{}), org: uuid.New()}
 }
 
-// open opens a pool of 30 connections; change may alter how they are made.
+// open opens a pool of 30 connections; change may alter its config.
 func open(t testing.TB, url string, change func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)
@@ -101,7 +101,7 @@ func (b *bundle) read(r idempotency.Ref, f idempotency.Fingerprint) idempotency.
 	return o
 }
 
-// own claims and wants to be the owner.
+// own claims a key and expects to own it.
 func (b *bundle) own(r idempotency.Ref, f idempotency.Fingerprint) *idempotency.Claim {
 	b.Helper()
 	o := b.claim(r, f)
@@ -134,8 +134,8 @@ func (b *bundle) want(o idempotency.Outcome, kind idempotency.Kind) {
 	}
 }
 
-// pass lets time pass for every row of the database: the product keeps the database's clock, so the rows
-// are moved instead of it.
+// pass lets time pass for every row of the database. The database's clock decides and cannot be set, so pass moves the
+// rows instead.
 func (b *bundle) pass(d time.Duration) {
 	b.Helper()
 	b.exec(`UPDATE agent.idempotency_keys SET claimed_at = claimed_at - $1::interval,
@@ -149,7 +149,7 @@ func (b *bundle) exec(sql string, args ...any) {
 	}
 }
 
-// row is the whole row of a key as JSON text, with its place in the table; empty when there is none.
+// row returns the whole row of a key as JSON text, with its place in the table; "" if there is none.
 func (b *bundle) row(r idempotency.Ref) string {
 	b.Helper()
 	return one[string](b, `SELECT coalesce((SELECT ctid::text || xmin::text || row_to_json(t)::text FROM agent.idempotency_keys t
@@ -210,7 +210,7 @@ func (b *bundle) blocked(n int) {
 	b.Fatalf("nobody waits for a lock, want %d", n)
 }
 
-// patient is a Service that waits for locks as long as a test needs.
+// patient returns a Service that waits for locks as long as a test needs.
 func (b *bundle) patient() *idempotency.Service {
 	return idempotency.MustService(b.pool, idempotency.Options{LockWait: 20 * time.Second})
 }

@@ -16,7 +16,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// slot is a key that is fought over, until it is completed and the next one takes its place.
+// slot is a key that workers compete for until it is completed and the next one replaces it.
 type slot struct {
 	generation atomic.Int64
 	completed  sync.Map // generation -> what was recorded

@@ -128,7 +128,7 @@ func TestLockWaitIsBounded(t *testing.T) {
 	if err := single.QueryRow(t.Context(), `SHOW lock_timeout`).Scan(&setting); err != nil || setting != "0" {
 		t.Errorf("lock_timeout is %q afterwards, %v", setting, err)
 	}
-	// A read waits for nobody, and sees no uncommitted claim.
+	// A read waits for no lock, and does not see an uncommitted claim.
 	b.want(b.read(r, content("1")), idempotency.Absent)
 }
 
@@ -288,7 +288,7 @@ func TestOneOf20TakesOver(t *testing.T) {
 func TestContendedIsInFlight(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	// Every insert meets a row that is gone when it is looked at.
+	// Every insert finds a row that is gone when it is read.
 	b.exec(`CREATE FUNCTION vanish() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`)
 	b.exec(`CREATE TRIGGER vanish BEFORE INSERT ON agent.idempotency_keys FOR EACH ROW EXECUTE FUNCTION vanish()`)
 	o, err := b.keys.Claim(t.Context(), b.ref("tool.email.send", "k"), content("1"), lease)
@@ -342,7 +342,7 @@ func TestKeysAreSeparate(t *testing.T) {
 			t.Errorf("key %d answers %s", i, o.Answer.Response)
 		}
 	}
-	// Another claim's id does not help without its token.
+	// The id of another claim does not help without its token.
 	held := b.own(b.ref("tool.x", "k"), content("1"))
 	forged := *held
 	forged.Token = idempotency.Mint().Token
@@ -361,12 +361,12 @@ func TestRowsMethodCompares(t *testing.T) {
 	b.complete(b.own(r, raw), response(`1`))
 	b.want(b.claim(r, idempotency.Content(body)), idempotency.Completed)
 	b.want(b.read(r, idempotency.Content(body)), idempotency.Completed)
-	// Canonically alike is less than byte for byte alike, and proves nothing here.
+	// Equal canonical forms are weaker than equal bytes, and prove nothing here.
 	b.want(b.claim(r, idempotency.Content([]byte(`{"amount":1}`))), idempotency.Conflict)
 	b.want(b.claim(r, idempotency.Content([]byte(`{"amount": 2}`))), idempotency.Conflict)
 	b.want(b.claim(r, idempotency.Content(body).Current()), idempotency.Conflict) // a bare hash knows one method
 
-	// A method that is gone: every content is another one.
+	// A method that no longer exists: every content is different.
 	old, err := idempotency.ParseHash(fmt.Sprintf("z9:%064d", 1))
 	if err != nil {
 		t.Fatal(err)
@@ -400,8 +400,8 @@ func TestLeftByDatabaseClock(t *testing.T) {
 	}
 }
 
-// A claim that is repeated under its Identity after another worker has had the key is a reclaim, although the row is the
-// one that it made.
+// A claim that is repeated under its Identity after another worker has had the key is a reclaim, although the row is
+// its own.
 func TestRepeatedReclaim(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -15,7 +15,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// together calls f from n goroutines that start at once, and returns what they returned.
+// together calls f from n goroutines that start at once, and returns the results.
 func together[T any](n int, f func(i int) T) []T {
 	results := make([]T, n)
 	var ready, done sync.WaitGroup
@@ -57,8 +57,8 @@ func TestOneOwnerOf20Claims(t *testing.T) {
 	b.wantKinds(outcomes, map[idempotency.Kind]int{idempotency.Claimed: 1, idempotency.Processing: 19})
 }
 
-// A direct capability or generic definition start is an insert into another table, after a look at the plane. The
-// plane writes nothing for it: no row, and no lock or transaction id either.
+// A direct capability or generic definition start is an insert into another table, after a Read. For it the package
+// writes nothing: no row, and takes no lock or transaction id.
 func TestRefusalsWriteNoRow(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -86,14 +86,14 @@ func TestRefusalsWriteNoRow(t *testing.T) {
 	}
 }
 
-// savedSearch is a caller as a surface is one: it freezes an input before a run is admitted. The stored
-// snapshot is the answer; runs are admitted under a key that is derived from it.
+// savedSearch is a caller like a surface: it freezes an input before a run is admitted. The stored snapshot is the
+// answer; runs are admitted under a key that is derived from it.
 type savedSearch struct {
 	*bundle
 	prepared atomic.Int32
 }
 
-// newSavedSearch makes the table of runs, which admits one run for a key.
+// newSavedSearch creates the table of runs, which admits one run per key.
 func newSavedSearch(t *testing.T) *savedSearch {
 	t.Helper()
 	s := &savedSearch{bundle: setup(t)}
@@ -124,13 +124,13 @@ func (s *savedSearch) start(r idempotency.Ref, during func()) (snapshot, error) 
 	return result.Value, err
 }
 
-// runs are the briefs that runs were admitted with.
+// runs returns the briefs with which runs were admitted.
 func (s *savedSearch) runs() []string {
 	s.Helper()
 	return one[[]string](s.bundle, `SELECT coalesce(array_agg(brief ORDER BY admitted_at), '{}') FROM agent_runs`)
 }
 
-// pass also lets runs age, which are kept for 396 days.
+// pass also ages the runs, which are kept for 396 days.
 func (s *savedSearch) pass(d time.Duration) {
 	s.Helper()
 	s.bundle.pass(d)
@@ -209,7 +209,7 @@ func TestSearchSnapshotFor24Hours(t *testing.T) {
 		{day, 2, 1},
 		{200 * day, 3, 1},
 		{396*day - time.Minute, 4, 1},
-		{397 * day, 5, 5}, // the run is gone, and so is what the day before had prepared
+		{397 * day, 5, 5}, // the run is gone, and so is the preparation of the day before
 	} {
 		s.pass(step.age - age)
 		age = step.age
@@ -369,7 +369,7 @@ func TestReplacedCannotComplete(t *testing.T) {
 	}
 }
 
-// The other reading: nobody took the claim over, so the effect that was made late is the effect.
+// The opposite case: no worker took the claim over, so the late effect is the effect.
 func TestLateCompletion(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -425,7 +425,7 @@ func TestReclaimKeepsRetention(t *testing.T) {
 	if left <= 0 || left > lease {
 		t.Errorf("lease of %s, want %s", left, lease)
 	}
-	// And the retention moves on with a reclaim that comes late.
+	// A late reclaim extends the retention as well.
 	b.pass(20 * time.Hour)
 	b.exec(`UPDATE agent.idempotency_keys SET retain_until = now() + interval '1 hour'`)
 	b.own(r, content("1"))
@@ -484,14 +484,14 @@ func TestBusinessFailureCompletes(t *testing.T) {
 	}
 }
 
-// The worker dies after the vendor has sent the mail. The next one calls the vendor again, which knows the key.
+// The worker dies after the vendor has sent the mail. The next worker calls the vendor again, which knows the key.
 func TestVendorKeyAfterCrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := idempotency.Ref{Organization: b.org, Scope: mustScope(b, "tool.email.send"), Key: mustKey(b, "job_17", "3", "send")}
 	send := idempotency.Task[string]{Ref: r, Content: content("1"), Lease: lease}
 	var calls []string            // the keys that the vendor was called with
-	ledger := map[string]string{} // what the vendor answered to each, and answers again
+	ledger := map[string]string{} // what the vendor answered to each, and repeats
 	vendor := func(key string) string {
 		calls = append(calls, key)
 		if ledger[key] == "" {

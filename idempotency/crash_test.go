@@ -17,7 +17,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// The environment of a worker process: where its database is, where it is killed, and for whom it works.
+// The environment of a worker process: its database, the point where it is killed, and its vendor.
 const (
 	crashURL   = "IDEMPOTENCY_CRASH_URL"
 	crashPoint = "IDEMPOTENCY_CRASH_POINT"
@@ -29,7 +29,7 @@ func points() []string {
 	return []string{"before the claim", "after the claim", "before the effect", "after the effect", "before the completion", "after the completion"}
 }
 
-// kill ends this process as kill -9 does, if it is to die here.
+// kill ends this process like kill -9, if this is its point.
 func kill(point string) {
 	if os.Getenv(crashPoint) == point {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -37,7 +37,7 @@ func kill(point string) {
 	}
 }
 
-// vendor is a double of a vendor: its ledger lies in a table, beyond the worker's transactions.
+// vendor is a fake vendor. Its ledger is a table outside the worker's transactions.
 type vendor struct {
 	pool  *pgxpool.Pool
 	takes bool // idempotency keys
@@ -57,7 +57,7 @@ func (v vendor) find(ctx context.Context, key string) (found bool, err error) {
 	return found, err
 }
 
-// remoteWork makes one effect at the vendor under the plane.
+// remoteWork makes one effect at the vendor with Do.
 func remoteWork(ctx context.Context, pool *pgxpool.Pool, r idempotency.Ref, v vendor, reconciled *int) (idempotency.Result[string], error) {
 	keys := idempotency.MustService(pool, idempotency.Options{Observer: func(_ context.Context, e idempotency.Event) {
 		if e.Op == idempotency.OpClaim {
@@ -107,7 +107,7 @@ func rowWork(ctx context.Context, pool *pgxpool.Pool, r idempotency.Ref) error {
 	return err
 }
 
-// crashWorker is what a worker process does. It is told by its environment, and does not come back.
+// crashWorker is the main function of a worker process. The environment configures it, and it does not return.
 func crashWorker() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv(crashURL))
@@ -145,7 +145,7 @@ func crashRef(org uuid.UUID) (r idempotency.Ref, err error) {
 	return r, err
 }
 
-// crash runs a worker process and wants it to be killed at the point.
+// crash runs a worker process and expects it to be killed at the point.
 func (b *bundle) crash(point, work string) {
 	b.Helper()
 	cmd := exec.CommandContext(b.Context(), os.Args[0], work)
@@ -212,7 +212,7 @@ func TestKilledWorkerRowEffect(t *testing.T) {
 			} else {
 				b.wantSent(0)
 			}
-			// No lease to wait for: what was not committed is not there.
+			// There is no lease to wait for: what was not committed does not exist.
 			if err := rowWork(t.Context(), b.pool, r); err != nil {
 				t.Fatal(err)
 			}

@@ -178,7 +178,7 @@ func TestReconcileBeforeEffect(t *testing.T) {
 		want      int
 		calls     int
 		after     idempotency.Kind
-		reclaims  bool // does the next claim know that there was an earlier worker
+		reclaims  bool // whether the next claim knows of an earlier worker
 	}{
 		"found":                              {found: true, want: 1, after: idempotency.Completed},
 		"not found":                          {want: 2, calls: 1, after: idempotency.Completed},
@@ -215,7 +215,7 @@ func TestReconcileBeforeEffect(t *testing.T) {
 	}
 }
 
-// The earlier worker may have made the effect. If giving the claim back deleted the row, nobody would know.
+// The earlier worker may have made the effect. If the release deleted the row, later workers would not know.
 func TestReleaseOfReclaimed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -269,7 +269,7 @@ func TestEncodeStoresElsewhere(t *testing.T) {
 	elsewhere, text := map[string]string{}, strings.Repeat("a long text ", idempotency.MaxResponse/12+1)
 	effect := func(context.Context, *idempotency.Claim) (string, error) { return text, nil }
 	var unkept *idempotency.UnkeptError
-	for range 2 { // the row takes none of it
+	for range 2 { // the row accepts none of it
 		_, err := idempotency.Do(t.Context(), b.keys, task[string](b.ref("tool.x", "whole")), effect)
 		if err != nil && (!errors.As(err, &unkept) || unkept.Unkept.Reason != "too_large") {
 			t.Fatal(err)
@@ -290,7 +290,7 @@ func TestEncodeStoresElsewhere(t *testing.T) {
 			t.Errorf("attempt %d: %d bytes, replayed %v, %v", attempt, len(got.Value), got.Replayed, err)
 		}
 	}
-	// Whoever cannot decode it is told where it is.
+	// A caller that cannot decode it learns where it is.
 	if _, err := idempotency.Do(t.Context(), b.keys, task[string](b.ref("tool.x", "k")), effect); !errors.As(err, &unkept) || unkept.Resource.ID != "object-1" {
 		t.Errorf("got %v, want an UnkeptError that names the resource", err)
 	}

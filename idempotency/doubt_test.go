@@ -15,7 +15,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// The effect's context ends with the lease, wherever Extend has moved it.
+// The effect's context ends with the lease, also after Extend.
 func TestExtendMovesContext(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -41,7 +41,7 @@ func TestExtendMovesContext(t *testing.T) {
 	}
 }
 
-// Only what the effect itself returns decides whether its transaction is committed.
+// Only the error that the effect itself returns decides whether its transaction is committed.
 func TestInTxCommitsOnlyCompleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -63,7 +63,7 @@ func TestInTxCommitsOnlyCompleted(t *testing.T) {
 	}
 }
 
-// An outcome that is final is asked for once.
+// A final outcome is not asked for again.
 func TestInTxKnownAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -85,7 +85,7 @@ func TestInTxKnownAnswer(t *testing.T) {
 	}
 }
 
-// What runs after the effect may panic: the effect was made, and the key says so.
+// Code that runs after the effect may panic. The effect was made, and the key says so.
 func TestPanicAfterEffect(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -112,7 +112,7 @@ func (broken) Put(context.Context, *idempotency.Claim, []byte) (idempotency.Reso
 }
 func (broken) Get(context.Context, idempotency.ResourceRef) ([]byte, error) { panic("unreachable") }
 
-// A value of the caller's is never taken for a word of ours.
+// A caller's value is never mistaken for one of our stubs.
 func TestReservedAnswers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -128,7 +128,7 @@ func TestReservedAnswers(t *testing.T) {
 	}
 }
 
-// A fault of the caller's is the caller's to see, and no other's.
+// Only the caller sees its own fault.
 func TestPanicInFingerprint(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -36,7 +36,7 @@ func (b *bundle) item(r idempotency.Ref, text string) idempotency.Item {
 	}
 }
 
-// settle sends one batch in a transaction of its own.
+// settle sends one batch in its own transaction.
 func (b *bundle) settle(ctx context.Context, items []idempotency.Item) ([]idempotency.Kind, error) {
 	e, err := b.keys.NewEffects(items, lease)
 	if err != nil {
@@ -143,7 +143,7 @@ func TestEffectsSentAgain(t *testing.T) {
 		}
 	}
 	b.wantEffects(20)
-	// Another delivery of the same keys does not.
+	// Another delivery with the same keys does not.
 	for i := range items {
 		items[i] = b.item(items[i].Ref, "1")
 	}

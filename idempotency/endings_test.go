@@ -22,8 +22,8 @@ func answering[T any](value T) idempotency.Effect[T] {
 	return func(context.Context, *idempotency.Claim) (T, error) { return value, nil }
 }
 
-// The mark is an effect's word to the Do that called it. An outer effect that returns what an inner Do returned has made
-// whatever it did before.
+// The mark is for the Do that called the effect. An outer effect that returns the error of an inner Do may have made an
+// effect before.
 func TestInnerMarkIgnored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -47,7 +47,7 @@ func TestInnerMarkIgnored(t *testing.T) {
 	b.want(b.read(outer.Ref, content("1")), idempotency.Processing)
 }
 
-// What a server's restart costs is a moment, and no second effect.
+// A server's restart costs a moment, and repeats no effect.
 func TestFinishOutlivesOutage(t *testing.T) {
 	t.Parallel()
 	b, w := onWire(t)
@@ -87,7 +87,7 @@ func TestFinishWaitsForLock(t *testing.T) {
 	}
 }
 
-// What another attempt cannot change is told at once.
+// An error that another attempt cannot change is returned at once.
 func TestFinishPermanentError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -122,7 +122,7 @@ func TestFailureIsAnswer(t *testing.T) {
 	if calls != 1 {
 		t.Errorf("%d effects", calls)
 	}
-	// Inside another error it is no answer.
+	// Inside another error it is not an answer.
 	wrapped := task[int](b.ref("tool.x", "wrapped"))
 	if _, err := idempotency.Do(t.Context(), b.keys, wrapped, func(context.Context, *idempotency.Claim) (int, error) {
 		return 0, fmt.Errorf("send: %w", want)
@@ -130,7 +130,7 @@ func TestFailureIsAnswer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	b.want(b.read(wrapped.Ref, content("1")), idempotency.Processing)
-	// The same for a caller that ends its claim by itself.
+	// The same for a caller that ends its claim itself.
 	r := b.ref("tool.x", "direct")
 	b.complete(b.own(r, content("1")), idempotency.FailureAnswer(want))
 	if got, ok := b.read(r, content("1")).Answer.Failure(); !ok || got.Code != want.Code {
@@ -138,7 +138,7 @@ func TestFailureIsAnswer(t *testing.T) {
 	}
 }
 
-// What is replayed is what the first caller got.
+// A replay returns what the first caller got.
 func TestSameAnswerForAll(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -180,7 +180,7 @@ func TestLostAnswer(t *testing.T) {
 		}
 		b.want(b.read(tc.task.Ref, content("1")), idempotency.Completed) // the effect was made
 	}
-	// In a transaction it is told while the effect can still be taken back.
+	// In a transaction it is reported while the effect can still be rolled back.
 	b.exec(`CREATE TABLE effects (id int)`)
 	long := task[string](b.ref("tool.x", "long"))
 	_, err := idempotency.InTx(t.Context(), b.keys, long, func(ctx context.Context, tx pgx.Tx, _ *idempotency.Claim) (string, error) {
@@ -324,7 +324,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// A mode in which a batch would fail later is refused when the Service is made.
+// NewService refuses a mode in which a batch would fail later.
 func TestExecModes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -445,7 +445,7 @@ func TestInTx(t *testing.T) {
 	}
 }
 
-// The COMMIT is answered, and the answer lost.
+// The COMMIT is answered, but the answer is lost.
 func TestInTxLostAcknowledgement(t *testing.T) {
 	eachCut(t, func(b *bundle, cut func()) {
 		b.exec(`CREATE TABLE effects (id int)`)
@@ -454,7 +454,7 @@ func TestInTxLostAcknowledgement(t *testing.T) {
 			calls++
 			_, err := tx.Exec(ctx, `INSERT INTO effects VALUES ($1)`, calls)
 			if calls == 1 {
-				cut() // the completion, which stands before the COMMIT, or its answer
+				cut() // the completion, which precedes the COMMIT, or its answer
 			}
 			return 7, err
 		})
@@ -521,7 +521,7 @@ func TestRetryableByCode(t *testing.T) {
 	}
 }
 
-// effectOf is the error of a Do whose effect has failed so.
+// effectOf returns the error of a Do whose effect failed with err.
 func effectOf(b *bundle, err error) error {
 	b.Helper()
 	_, failed := idempotency.Do(b.Context(), b.keys, task[int](b.ref("tool.x", "outer of "+err.Error()[:5])), func(context.Context, *idempotency.Claim) (int, error) {

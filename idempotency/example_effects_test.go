@@ -65,7 +65,7 @@ func ExampleFailure() {
 	// true declined: the card has expired calls: 1
 }
 
-// Answers of more than MaxResponse bytes go to a bucket, and the row keeps where they lie.
+// Answers of more than MaxResponse bytes go to a bucket, and the row keeps their reference.
 func ExampleOverflow() {
 	pool, end := examplePool(``)
 	defer end()
@@ -82,7 +82,7 @@ func ExampleOverflow() {
 	// 100000 bytes, replayed: true <nil> <nil>
 }
 
-// A policy checkpoint is asked only where the effect has yet to be made.
+// Ask a policy checkpoint only if the effect has yet to be made.
 func ExamplePeek() {
 	pool, end := examplePool(``)
 	defer end()
@@ -107,13 +107,13 @@ func ExamplePeek() {
 	// rf_1 replayed: true <nil>
 }
 
-// An orchestrator repeats what Retryable says, and must still be at it when a dead worker's lease has passed.
+// An orchestrator retries when Retryable says so, and must still retry when a dead worker's lease has passed.
 func ExampleRetryable() {
 	pool, end := examplePool(``)
 	defer end()
 	ctx, keys := context.Background(), idempotency.MustService(pool, idempotency.Options{})
 	refund := refundTask[string]()
-	must(keys.Claim(ctx, refund.Ref, refund.Content, refund.Lease)) // another worker is at it
+	must(keys.Claim(ctx, refund.Ref, refund.Content, refund.Lease)) // another worker holds the key
 
 	_, err := idempotency.Do(ctx, keys, refund, func(context.Context, *idempotency.Claim) (string, error) { return "rf_1", nil })
 	after, again := idempotency.Retryable(err)
@@ -126,7 +126,7 @@ func ExampleRetryable() {
 	// idempotency: the lease outlives the retries: the last of 4 attempts may come 31s after the first, the lease is 40s; retry for longer or lease for less
 }
 
-// Long work extends its lease piece by piece. The effect's own context ends with the first lease, so each piece takes a
+// Long work extends its lease step by step. The effect's own context ends with the first lease, so each step takes a
 // new one from the claim.
 func ExampleService_Extend() {
 	pool, end := examplePool(``)
@@ -148,12 +148,12 @@ func ExampleService_Extend() {
 	// 3 pages <nil>
 }
 
-// A type that changes keeps reading what it has written, and an input that gains a field is hashed as before while the
+// A type that changes keeps reading its old answers. An input with a new field has the same hash as before while the
 // field has its old meaning.
 func Example_evolvingTypes() {
 	type receipt struct {
 		Refund string `json:"refund_id"`
-		Before string `json:"id,omitempty"` // what refund_id was called; read for as long as the scope remembers
+		Before string `json:"id,omitempty"` // the old name of refund_id; read it for the scope's retention
 	}
 	decode := func(a idempotency.Answer) (r receipt, err error) { // a Task's Decode
 		err = json.Unmarshal(a.Response, &r)
@@ -165,7 +165,7 @@ func Example_evolvingTypes() {
 
 	type order struct {
 		Cents    int    `json:"cents"`
-		Currency string `json:"currency,omitempty"` // new; empty is the one that all orders were in
+		Currency string `json:"currency,omitempty"` // new; empty means the currency of all older orders
 	}
 	before := idempotency.Content([]byte(`{"cents":1999}`))
 	after := idempotency.Content(must(json.Marshal(order{Cents: 1999})))

@@ -15,7 +15,7 @@ import (
 	"webhook-gateway/internal/pgtest"
 )
 
-// example lends an Example a migrated database of its own.
+// example is a fake testing.TB that gives an Example a migrated database.
 type example struct{ ends []func() }
 
 func (e *example) Helper()                           {}
@@ -43,9 +43,9 @@ func must[T any](v T, err error) T {
 
 func organization() uuid.UUID { return uuid.MustParse("0192c1f0-0000-7000-8000-00000000000a") }
 
-// A vendor delivers at least once, and must not be told that a delivery failed which did not: whatever the
-// outcome, the answer is an acknowledgement. The effect is a row, so claim, effect and completion share one
-// transaction, and no delivery is acknowledged that is not committed.
+// A vendor delivers at least once. Whatever the outcome, the answer is an acknowledgement, because the delivery has not
+// failed. The effect is a row, so claim, effect and completion share one transaction, and no delivery is acknowledged
+// before it is committed.
 func Example_webhookDoor() {
 	pool, end := examplePool(`CREATE TABLE inbox (id uuid PRIMARY KEY, body text)`)
 	defer end()
@@ -92,8 +92,8 @@ func Example_webhookDoor() {
 	// 200, dropped: hash_mismatch <nil>
 }
 
-// A vendor that takes idempotency keys closes the gap between its effect and our record of it: the same key
-// is passed on, so an effect that is made again after a crash is made once.
+// A vendor that takes idempotency keys closes the gap between its effect and our record of it: it gets the same key, so
+// an effect that is repeated after a crash happens once.
 func Example_vendorWithKeys() {
 	pool, end := examplePool(``)
 	defer end()
@@ -114,7 +114,7 @@ func Example_vendorWithKeys() {
 				Key:          must(idempotency.ToolKey(job, step, "refund")),
 			},
 			Content: idempotency.Content([]byte(`{"cents":` + cents + `}`)),
-			Lease:   40 * time.Second, // the tool's time-out and a margin
+			Lease:   40 * time.Second, // the tool's timeout plus a margin
 		}, func(_ context.Context, c *idempotency.Claim) (string, error) {
 			return pay(c.Ref.Key.String()), nil
 		})
@@ -141,8 +141,8 @@ func Example_vendorWithKeys() {
 	// payment 2 replayed: false
 }
 
-// A vendor that takes no keys cannot be asked to repeat: whoever reclaims a dead worker's claim finds out
-// first whether the effect was made.
+// A vendor that takes no keys may make an effect twice. So the worker that reclaims a dead worker's claim first looks
+// whether the effect was made.
 func Example_vendorWithoutKeys() {
 	pool, end := examplePool(``)
 	defer end()
@@ -168,7 +168,7 @@ func Example_vendorWithoutKeys() {
 		},
 	}
 
-	// A worker sends the mail and dies before it can say so.
+	// A worker sends the mail and dies before it can record it.
 	o := must(keys.Claim(ctx, send.Ref, send.Content, send.Lease))
 	sent = append(sent, o.Claim.Ref.Key.String())
 	must(pool.Exec(ctx, `UPDATE agent.idempotency_keys SET lease_expires_at = claimed_at`)) // a minute later
@@ -182,8 +182,8 @@ func Example_vendorWithoutKeys() {
 	// found at the vendor <nil> mails: 1
 }
 
-// An effect that is a row needs no lease and no reconciliation: claim, effect and completion commit
-// together or not at all.
+// An effect that is a row needs no lease and no reconciliation: claim, effect and completion commit together or not at
+// all.
 func Example_rowEffect() {
 	pool, end := examplePool(`CREATE TABLE orders (name text)`)
 	defer end()
@@ -227,7 +227,7 @@ func Example_rowEffect() {
 	// order 1 replayed: true orders: 1
 }
 
-// The claims of a batch are made in one statement, together with the rows that are their effect.
+// One statement makes the claims of a batch, together with the rows that are their effect.
 func ExampleService_NewEffects() {
 	pool, end := examplePool(`CREATE TABLE inbox (id uuid PRIMARY KEY, body text)`)
 	defer end()

@@ -9,7 +9,7 @@ import (
 // SweepSQL is the statement of a pass.
 const SweepSQL = sweepSQL
 
-// After returns the Service with a call of then behind the first batch that it sends.
+// After returns a Service that calls then after the first batch that it sends.
 func (s *Service) After(then func()) *Service {
 	t := *s
 	t.repo.db = &spied{DB: s.repo.db, then: then}

@@ -161,7 +161,7 @@ func TestMissingPart(t *testing.T) {
 	}
 }
 
-// What is wired at the start of a program stops it there.
+// A wrong constant at the start of a program stops it there.
 func TestMustPanics(t *testing.T) {
 	t.Parallel()
 	if got := idempotency.MustScope("tool.refund"); got != mustScope(t, "tool.refund") {

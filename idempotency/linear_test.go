@@ -25,11 +25,12 @@ const (
 	linearClients = 8
 	linearSteps   = 16
 	linearKeys    = 3
-	// An operation whose answer was lost may take effect at any time until the end: each doubles the work of the checker.
+	// An operation whose answer was lost may take effect at any time until the end. Each such operation doubles the
+	// checker's work.
 	maxLost = 3
 )
 
-// historian records what eight clients do to a few keys.
+// historian records the operations of eight clients on a few keys.
 type historian struct {
 	*bundle
 	round   int
@@ -53,8 +54,8 @@ func (h *historian) record(client int, call int64, in asked, out got) {
 	h.history = append(h.history, op)
 }
 
-// shadow adds an operation that may have been done, up to now, beside the one that answered: a statement that was sent
-// twice, because its connection was cut, has taken effect at two instants.
+// shadow adds an operation that may have taken effect until now, beside the one that answered: a statement that was
+// sent twice, because its connection was cut, has taken effect at two instants.
 func (h *historian) shadow(client int, call int64, in asked) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +64,7 @@ func (h *historian) shadow(client int, call int64, in asked) {
 
 func (h *historian) now() int64 { return int64(time.Since(h.started)) }
 
-// client is one worker. Its connections are counted, so that it knows when one was made anew.
+// client is one worker. It counts its connections, so that it knows when one was replaced.
 type client struct {
 	*historian
 	n      int
@@ -74,13 +75,13 @@ type client struct {
 	minted []minted
 }
 
-// holding is a claim that the client was given. It keeps it when it is over: late endings are what fences are for.
+// holding is a claim that the client has got. It keeps the claim after its end: fences exist for late endings.
 type holding struct {
 	key, token int
 	claim      *idempotency.Claim
 }
 
-// minted is an Identity that the client has claimed with.
+// minted is an Identity with which the client has claimed.
 type minted struct {
 	key, token, text int
 	who              idempotency.Identity
@@ -121,7 +122,7 @@ func (c *client) claimKey(ctx context.Context, key, text int) {
 	o, err := c.keys.ClaimAs(ctx, m.who, c.refs[key], contents[m.text], time.Hour)
 	if err != nil {
 		c.record(c.n, call, in, got{unknown: true})
-		// What a caller that is gone has won is given back, later.
+		// What a caller that is gone has won is released, later.
 		c.record(c.n, call, asked{key: key, act: releases, token: token, gone: true}, got{unknown: true})
 		return
 	}
@@ -136,7 +137,7 @@ func (c *client) claimKey(ctx context.Context, key, text int) {
 	c.record(c.n, call, in, out)
 }
 
-// endOne completes or releases one of the claims that the client holds or held, or forgets it as a crash would.
+// endOne completes or releases one of the claims that the client holds or held, or forgets it like a crash.
 func (c *client) endOne(ctx context.Context) {
 	if len(c.held) == 0 {
 		return
@@ -161,7 +162,7 @@ func (c *client) endOne(ctx context.Context) {
 	if err != nil {
 		out = got{unknown: true}
 	} else if in.act == releases && c.dials.Load() != dials {
-		c.shadow(c.n, call, in) // the repeat of a release can only tell that the row is gone
+		c.shadow(c.n, call, in) // the repeat of a release can only say that the row is gone
 		return
 	}
 	c.record(c.n, call, in, out)
@@ -170,12 +171,12 @@ func (c *client) endOne(ctx context.Context) {
 func (c *client) readKey(ctx context.Context, key, text int) {
 	call := c.now()
 	o, err := c.keys.Read(ctx, c.refs[key], contents[text])
-	if err == nil { // one that failed says nothing and does nothing
+	if err == nil { // a failed one says nothing and does nothing
 		c.record(c.n, call, asked{key: key, act: reads, content: text}, got{kind: o.Kind, answer: number(o.Answer)})
 	}
 }
 
-// letPass lets a lease pass. The product keeps the database's clock, so that the row is moved instead of it.
+// letPass lets a lease pass. It moves the row, because the database's clock cannot be set.
 func (c *client) letPass(key int) {
 	call := c.now()
 	c.exec(`UPDATE agent.idempotency_keys SET lease_expires_at = clock_timestamp()
@@ -185,7 +186,7 @@ func (c *client) letPass(key int) {
 
 var contents = [2]idempotency.Fingerprint{content("1"), content("2")}
 
-// number is the answer that a key was completed with.
+// number returns the answer with which a key was completed.
 func number(a idempotency.Answer) int {
 	var n int
 	_ = json.Unmarshal(a.Response, &n) // no answer is 0
@@ -207,8 +208,8 @@ func (h *historian) cut(ctx context.Context, cuts *atomic.Int64) {
 	}
 }
 
-// Claim, complete, release and read, of eight clients that are cut off, cancelled and forgetful, are operations that
-// each take effect at one instant.
+// Claims, completions, releases and reads of eight clients that are cut off, cancelled and forgetful each take effect
+// at one instant.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -12,7 +12,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// act is what one operation of a history does to one key.
+// act is the kind of an operation on a key.
 type act string
 
 const (
@@ -23,20 +23,20 @@ const (
 	passes    act = "pass" // the lease of the key passes
 )
 
-// asked is an operation's input. Tokens, contents and answers are numbers that a history gives out.
+// asked is an operation's input. Tokens, contents and answers are numbers that a history assigns.
 type asked struct {
 	key     int
 	act     act
 	token   int // of claim, complete and release
 	content int // of claim and read
 	answer  int // of complete: the answer it brings
-	// reclaimed is what a release was told by its claim; gone: the claim's caller has not seen it.
+	// reclaimed is what the claim told the release; gone: the claim's caller has not seen it.
 	reclaimed, gone bool
 }
 
 // got is an operation's output.
 type got struct {
-	unknown   bool // the answer was lost: it was done, or not
+	unknown   bool // the answer was lost: it may have been done
 	kind      idempotency.Kind
 	reclaimed bool // of a claim
 	answer    int  // of a completed key
@@ -53,7 +53,7 @@ type keyState struct {
 	answer  int
 }
 
-// step returns the states that an operation can leave when it answers so: none if it cannot.
+// step returns the states after an operation with this output: none if it is not possible.
 func (s keyState) step(in asked, out got) []any {
 	if out.unknown {
 		next, _ := s.effect(in)
@@ -71,7 +71,7 @@ func (s keyState) step(in asked, out got) []any {
 	return []any{next}
 }
 
-// effect is what an operation does to the key, and how it answers.
+// effect returns the new state of the key, and the operation's output.
 func (s keyState) effect(in asked) (keyState, got) {
 	holds := s.status != "" && s.token == in.token
 	switch in.act {
@@ -111,7 +111,7 @@ func (s keyState) claim(in asked) (keyState, got) {
 	return next, got{kind: idempotency.Claimed, reclaimed: next.doubt}
 }
 
-// stands is how the key stands for another caller.
+// stands returns the state of the key for another caller.
 func (s keyState) stands(in asked) got {
 	switch {
 	case s.status == "":
@@ -126,7 +126,7 @@ func (s keyState) stands(in asked) got {
 	return got{kind: idempotency.Processing}
 }
 
-// oneKey is the sequential model; keys do not know each other.
+// oneKey is the sequential model; keys are independent.
 func oneKey() porcupine.Model {
 	model := porcupine.NondeterministicModel{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -146,7 +146,7 @@ func oneKey() porcupine.Model {
 	return model.ToModel()
 }
 
-// spell writes operations for people.
+// spell formats operations for people.
 func spell(history []porcupine.Operation) string {
 	var text strings.Builder
 	for _, op := range history {
@@ -155,7 +155,7 @@ func spell(history []porcupine.Operation) string {
 	return text.String()
 }
 
-// stuck tells how far the longest order came that the model allows, and what should have followed.
+// stuck reports the longest order that the model allows, and the operation that should have followed.
 func stuck(part []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []int
 	for _, order := range slices.Concat(info.PartialLinearizations()...) {
@@ -176,7 +176,7 @@ func stuck(part []porcupine.Operation, info porcupine.LinearizationInfo) string 
 	return spell(before) + "none of these can follow:\n" + spell(rest[:min(len(rest), 8)])
 }
 
-// A history that breaks one rule is found out, and the same history without the fault is not.
+// The checker detects a history that breaks one rule, and accepts the same history without the fault.
 func TestCheckerFindsFault(t *testing.T) {
 	t.Parallel()
 	claim := func(token int, reclaimed bool) [2]any {

@@ -17,8 +17,8 @@ import (
 
 // wire lets a test cut the connections of a pool.
 type wire struct {
-	// armed: 0 no, cutBefore: the next statement never reaches the server, cutAfter: the server has
-	// executed and committed it, and its answer never arrives.
+	// armed: 0 no, cutBefore: the next statement does not reach the server, cutAfter: the server has executed and
+	// committed it, but its answer does not arrive.
 	armed atomic.Int32
 	cuts  atomic.Int32
 	// failing: so many times no connection can be made or used.
@@ -58,7 +58,7 @@ func (c *cuttable) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Read cuts when the first byte of the answer is there: the server sends none before it has committed.
+// Read cuts when the first byte of the answer arrives: the server sends none before it has committed.
 func (c *cuttable) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && c.wire.armed.CompareAndSwap(cutAfter, 0) {
@@ -69,8 +69,8 @@ func (c *cuttable) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// onWire gives the bundle a pool of one connection that can be cut. The statements are prepared, so that
-// what is cut is their execution.
+// onWire gives the bundle a pool of one connection that can be cut. The statements are prepared, so that the cut hits
+// their execution.
 func onWire(t *testing.T) (*bundle, *wire) {
 	t.Helper()
 	b, w := setup(t), &wire{}
@@ -132,7 +132,7 @@ func TestLostAckOfReclaim(t *testing.T) {
 		r := b.ref("tool.email.send", "k")
 		b.own(r, content("1"))
 		b.pass(lease)
-		// The look that finds the dead claim is one answer, the reclaim the next.
+		// The read that finds the expired claim is one answer, the reclaim the next.
 		b.keys = b.keys.After(cut)
 		c := b.own(r, content("1"))
 		if !c.Reclaimed || !b.complete(c, response(`1`)) {

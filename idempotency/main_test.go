@@ -12,7 +12,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(crashPoint) != "" {
 		crashWorker()
 	}
-	// The model's runs are against a real server: fewer of them, unless the command line says otherwise.
+	// The model runs against a real server: fewer runs, unless the command line says otherwise.
 	_ = flag.Set("rapid.checks", "40")
 	_ = flag.Set("rapid.nofailfile", "true")
 	pgtest.Main(m)

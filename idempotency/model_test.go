@@ -12,8 +12,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// model is what the plane should do, as a map with two clocks. Time passes by moving the rows, and the
-// model's with them.
+// model is the expected behavior, as a map with two clocks. Time passes by moving the rows, and the model's with them.
 type model struct {
 	*rapid.T
 	b      *bundle
@@ -32,7 +31,7 @@ type modelRow struct {
 
 func (r *modelRow) forgotten() bool { return r == nil || r.retain <= 0 }
 
-// kind is how the row stands for a content; Absent: it may be taken.
+// kind returns the state of the row for a content; Absent: it is free to take.
 func (r *modelRow) kind(text string) idempotency.Kind {
 	switch {
 	case r.forgotten():
@@ -122,7 +121,7 @@ func (m *model) claim(r idempotency.Ref, text string) {
 	m.claimed(m.b.claim(r, content(text)), r, text)
 }
 
-// claimed compares the outcome of a claim and takes it over into the model.
+// claimed compares the outcome of a claim with the model, and updates the model.
 func (m *model) claimed(o idempotency.Outcome, r idempotency.Ref, text string) {
 	row := m.rows[r]
 	want := row.kind(text)
@@ -146,7 +145,7 @@ func (m *model) claimed(o idempotency.Outcome, r idempotency.Ref, text string) {
 	m.rows[r] = &modelRow{id: c.ID, token: c.Token, content: text, lease: lease, retain: retain}
 }
 
-// holds is the row that the claim may end.
+// holds returns the row that the claim may end.
 func (m *model) holds(c *idempotency.Claim) *modelRow {
 	if row := m.rows[c.Ref]; row != nil && row.id == c.ID && row.token == c.Token {
 		return row
@@ -171,7 +170,7 @@ func (m *model) release(c *idempotency.Claim) {
 		m.Fatalf("release answers %v, want %v", released, want)
 	}
 	switch {
-	case want && c.Reclaimed: // the doubt stays
+	case want && c.Reclaimed: // the earlier worker may still have made the effect
 		row.lease = min(row.lease, 0)
 	case want:
 		delete(m.rows, c.Ref)

@@ -11,7 +11,7 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// alone is the bundle on one connection, so that a plan that the connection keeps is the plan of every call.
+// alone returns the bundle on one connection, so that every call uses the plans of that connection.
 func (b *bundle) alone() *bundle {
 	b.Helper()
 	pool := open(b.T, b.url, func(c *pgxpool.Config) { c.MaxConns = 1 })
@@ -20,7 +20,7 @@ func (b *bundle) alone() *bundle {
 	return &same
 }
 
-// scans is how often the whole table of keys was read, as far as the server has counted it.
+// scans returns how often the whole table of keys was read, according to the server.
 func (b *bundle) scans() int {
 	b.Helper()
 	b.exec(`SELECT pg_stat_force_next_flush()`)
@@ -28,8 +28,8 @@ func (b *bundle) scans() int {
 	return one[int](b, `SELECT seq_scan FROM pg_stat_user_tables WHERE relid = 'agent.idempotency_keys'::regclass`)
 }
 
-// A connection keeps its plans. One that is made while the table is small, and reads all of it, would be used
-// for each key once it is large.
+// A connection keeps its plans. One that is made while the table is small, and reads all of it, would be used for each
+// key once it is large.
 func TestNoFullScan(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -60,7 +60,7 @@ func TestCheckServer(t *testing.T) {
 	}
 }
 
-// makeStandby lets the server on the folder start as a standby that waits for a primary.
+// makeStandby lets the server in the folder start as a standby that waits for a primary.
 func makeStandby(t *testing.T, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -48,7 +48,7 @@ func (r *replicated) startStandby() {
 	}
 }
 
-// Every answer of the plane waits for what it rests on: what a row that is only visible says, a failover undoes.
+// Every answer waits for the data behind it: a failover undoes a row that was only visible.
 func TestAnswerWaitsForStandby(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -103,7 +103,7 @@ func TestAnswerWaitsForStandby(t *testing.T) {
 	r.want(r.claim(ref("ended"), content("1")), idempotency.Completed)
 }
 
-// A primary that restarts while a COMMIT waits shows the row, and waits no more.
+// A primary that restarts while a COMMIT waits shows the row, and no longer waits.
 func TestPrimaryRestartsWaiting(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)

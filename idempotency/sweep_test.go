@@ -196,7 +196,8 @@ func TestCompletionWaitsForSweep(t *testing.T) {
 	}
 }
 
-// A sweep meets a row that is past its retention while what gives it a new one, or makes it another claim, is open.
+// A sweep finds a row that is past its retention, while an open transaction gives it a new one or makes it another
+// claim.
 func TestSweepSparesReclaimed(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(b *bundle, r idempotency.Ref) (pgx.Tx, *idempotency.Claim){
@@ -208,7 +209,7 @@ func TestSweepSparesReclaimed(t *testing.T) {
 		tx, claim := begin(b, r)
 		swept := make(chan int, 1)
 		go func() { _, deleted := b.sweep(10); swept <- deleted }()
-		for len(swept) == 0 && one[int](b, waitingForLock) == 0 { // until it has passed the row by, or waits for it
+		for len(swept) == 0 && one[int](b, waitingForLock) == 0 { // until it has skipped the row, or waits for it
 		}
 		b.commit(tx)
 		if deleted := <-swept; deleted != 0 || !b.complete(claim, response(`1`)) {

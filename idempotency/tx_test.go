@@ -139,7 +139,7 @@ func TestTxIsolation(t *testing.T) {
 	if n := b.rows(); n != 1 {
 		t.Errorf("%d rows, want 1", n)
 	}
-	// Outside a transaction it is the connection's default that counts.
+	// Outside a transaction the connection's default counts.
 	serializable := open(t, b.url, func(c *pgxpool.Config) {
 		c.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
 	})
@@ -246,7 +246,7 @@ func TestTxGone(t *testing.T) {
 	if _, err := b.keys.In(tx).Claim(t.Context(), b.ref("tool.order", "k"), content("1"), lease); !errors.Is(err, pgx.ErrTxClosed) {
 		t.Errorf("got %v, want ErrTxClosed", err)
 	}
-	// One that an earlier error aborted stays aborted.
+	// A transaction that an earlier error aborted stays aborted.
 	tx = b.begin()
 	_, _ = tx.Exec(t.Context(), `SELECT 1/0`)
 	if _, err := b.keys.In(tx).Claim(t.Context(), b.ref("tool.order", "k"), content("1"), lease); err == nil {

@@ -22,7 +22,7 @@ import (
 	"webhook-gateway/idempotency/httpdoor"
 )
 
-// Silence under a context that has ended says nothing of the operation.
+// No answer under a context that has ended says nothing about the operation.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	for name, operation := range map[string]http.HandlerFunc{
@@ -63,7 +63,7 @@ func (a *api) passLeases() {
 	}
 }
 
-// The doubt stays until the key is completed, whatever the attempts in between answer.
+// It stays unknown whether the effect was made until the key is completed, whatever the attempts in between answer.
 func TestReclaimedOnEveryAttempt(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -128,7 +128,7 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// A server that restarts while the answer is stored makes no second effect.
+// A server that restarts while the answer is stored repeats no effect.
 func TestAnswerOutlivesLock(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -255,7 +255,7 @@ func TestServerFault(t *testing.T) {
 	}
 }
 
-// The effect is rows: it is there exactly when the answer is.
+// The effect consists of rows: they exist exactly if the answer does.
 func TestWrapTx(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)

@@ -17,7 +17,7 @@ import (
 	"webhook-gateway/internal/pgtest"
 )
 
-// example lends an Example a migrated database of its own.
+// example is a fake testing.TB that gives an Example a migrated database.
 type example struct{ ends []func() }
 
 func (e *example) Helper()                           {}

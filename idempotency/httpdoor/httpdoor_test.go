@@ -24,13 +24,13 @@ import (
 
 const lease = 30 * time.Second
 
-// api is an operation behind a door, and how often it was executed.
+// api is an operation behind a door, with a count of its executions.
 type api struct {
 	*testing.T
 	pool  *pgxpool.Pool
 	door  httpdoor.Config
 	calls atomic.Int32
-	// operation answers; by default 201 with a body that tells which call it was.
+	// operation answers; by default 201 with a body that says which call it was.
 	operation http.HandlerFunc
 }
 
@@ -98,7 +98,7 @@ func (a *api) send(r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// want sends and wants a status and how often the operation was executed so far.
+// want sends a request and expects a status and the number of executions so far.
 func (a *api) want(r *http.Request, status int, calls int32) *httptest.ResponseRecorder {
 	a.Helper()
 	w := a.send(r)
@@ -157,7 +157,7 @@ func TestReplayAnyBytes(t *testing.T) {
 	}
 }
 
-// The operation was executed. A repeat is told that its answer is gone, and never gets an empty one.
+// The operation was executed. A repeat learns that its answer is gone, and never gets an empty one.
 func TestTooLongAnswer(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -227,7 +227,7 @@ func TestWithoutKey(t *testing.T) {
 	if w := a.want(request(""), 400, 2); code(w) != "BAD_KEY" || w.Header().Get("Link") == "" {
 		t.Errorf("%s with %v", code(w), w.Header())
 	}
-	// What changes nothing needs no key.
+	// Requests that change nothing need no key.
 	a.want(request("", func(r *http.Request) { r.Method = http.MethodGet }), 201, 3)
 	a.want(request("k", func(r *http.Request) { r.Method = http.MethodGet }), 201, 4)
 	if n := a.rows(); n != 0 {
@@ -334,7 +334,7 @@ func TestStatusDecidesEnding(t *testing.T) {
 		a.want(request(strconv.Itoa(status)), status, calls+2)
 		calls += 2
 	}
-	// It is unknown whether the effect was made: it is not made again before the lease has passed.
+	// It is unknown whether the effect was made: it is not repeated before the lease has passed.
 	for _, status := range []int{499, 500, 501, 502, 504, 507, 599} {
 		a.answers(status)
 		calls++

@@ -73,7 +73,7 @@ func TestOwnDatabase(t *testing.T) {
 	}
 }
 
-// failing is a test that can fail without failing.
+// failing is a fake test that records its failure.
 type failing struct {
 	*testing.T
 	failed bool

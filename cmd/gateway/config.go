@@ -13,7 +13,7 @@ import (
 )
 
 func configCommand() *cobra.Command {
-	return group("config", "Look at the settings", configCheckCommand())
+	return group("config", "Check the settings", configCheckCommand())
 }
 
 // configJSON is what config check --json prints.
@@ -63,7 +63,7 @@ what --connect looks at is.`,
 			}
 		},
 	}
-	cmd.Flags().BoolVar(&connects, "connect", false, "also connect to the database, and try everything that serve needs of it, taking back what it writes")
+	cmd.Flags().BoolVar(&connects, "connect", false, "also connect to the database, try everything that serve needs of it, and roll it back")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }

@@ -45,9 +45,9 @@ between runs in --dir. Ctrl-C stops all of it. GATEWAY_PG_BIN names another fold
 		},
 	}
 	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory to keep data, key and settings in")
-	cmd.Flags().StringVar(&f.listen, "listen", devListen, "where vendors call, as host:port; port 0 takes a free one")
-	cmd.Flags().StringVar(&f.adminListen, "admin-listen", devAdmin, "where operators look (/metrics, /livez, /readyz), as host:port")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON object in place of the text, once it receives")
+	cmd.Flags().StringVar(&f.listen, "listen", devListen, "public listener for vendors, as host:port; port 0 takes a free one")
+	cmd.Flags().StringVar(&f.adminListen, "admin-listen", devAdmin, "admin listener for operators (/metrics, /livez, /readyz), as host:port")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON object instead of the text, once it receives")
 	return cmd
 }
 
@@ -72,7 +72,7 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 		return f.gateway(ctx, cmd, r)
 	})
 	if err == nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "stopped, PostgreSQL too; its data are kept in", data)
+		fmt.Fprintln(cmd.ErrOrStderr(), "stopped, PostgreSQL too; its data is kept in", data)
 	}
 	return err
 }
@@ -82,7 +82,7 @@ func checkFree(flag, address string) error {
 	l, err := net.Listen("tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return settingError{fmt.Errorf("%s is taken by another program (another gateway dev?): stop that, or choose another address with %s", address, flag)}
+		return settingError{fmt.Errorf("%s is used by another program (another gateway dev?): stop it, or choose another address with %s", address, flag)}
 	case err != nil:
 		return usagef("%s %q: write host:port of this machine, like 127.0.0.1:9080 (%w)", flag, address, err)
 	}

@@ -329,7 +329,7 @@ func TestDevNamesTheFlagOfAnAddressThatIsTaken(t *testing.T) {
 	taken := l.Addr().String()
 	dir := t.TempDir()
 	free := "127.0.0.1:0"
-	call(t, untouched{t}, "dev", "--dir", dir, "--listen", taken, "--admin-listen", free).wants(t, exitConfig, taken+" is taken", "with --listen")
-	call(t, untouched{t}, "dev", "--dir", dir, "--listen", free, "--admin-listen", taken).wants(t, exitConfig, taken+" is taken", "with --admin-listen")
+	call(t, untouched{t}, "dev", "--dir", dir, "--listen", taken, "--admin-listen", free).wants(t, exitConfig, taken+" is used by another program", "with --listen")
+	call(t, untouched{t}, "dev", "--dir", dir, "--listen", free, "--admin-listen", taken).wants(t, exitConfig, taken+" is used by another program", "with --admin-listen")
 	call(t, untouched{t}, "dev", "--dir", dir, "--listen", "8080", "--admin-listen", free).wants(t, exitUsage, `--listen "8080"`, "host:port")
 }

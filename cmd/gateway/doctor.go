@@ -25,7 +25,7 @@ func doctorCommand() *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor FILE --provider P",
-		Short: "Say step by step whether a captured request would be accepted, and if not, why",
+		Short: "Explain step by step whether the gateway would accept a captured request, and if not, why",
 		Long: `FILE is a capture with the signature that came (from GATEWAY_REJECTED_DIR, or from gateway import
 --keep-signature), a folder of those, a raw HTTP message, or a HAR file. Each request is looked at as a gateway
 would, and where its signature does not fit, everything that usually goes wrong is tried until it does: a body
@@ -43,13 +43,13 @@ The exit status is 0 when every request would be accepted, 5 when one would not.
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	addProviderFlag(cmd, &f.provider)
-	cmd.Flags().BoolVar(&f.secretStdin, "secret-stdin", false, "read the secrets from stdin, one a line, the current one first")
-	cmd.Flags().StringVar(&f.source, "source", "", "the source whose secrets should fit (default: the one that was called)")
-	cmd.Flags().StringVar(&f.job, "job", "", "the job whose secrets should fit, or its source's: an id, or a name in --secrets")
-	cmd.Flags().StringVar(&f.secrets, "secrets", "", "take the secrets from this YAML file (mode 0600), and not from the database")
-	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory of the gateway dev to ask for the secrets, where DATABASE_URL is not set")
+	cmd.Flags().BoolVar(&f.secretStdin, "secret-stdin", false, "read the secrets from stdin, one per line, the current one first")
+	cmd.Flags().StringVar(&f.source, "source", "", "the source whose secrets should match (default: the one that was called)")
+	cmd.Flags().StringVar(&f.job, "job", "", "the job whose secrets, or its source's, should match: an id, or a name in --secrets")
+	cmd.Flags().StringVar(&f.secrets, "secrets", "", "take the secrets from this YAML file (mode 0600) instead of the database")
+	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory of the gateway dev to read the secrets from, if DATABASE_URL is not set")
 	cmd.Flags().StringVar(&f.near, "near", "", "a folder of other captures: the signature may be one of theirs")
-	cmd.Flags().StringVar(&f.receivedAt, "received-at", "", "when it was received (RFC 3339), where the file does not tell")
+	cmd.Flags().StringVar(&f.receivedAt, "received-at", "", "when it was received (RFC 3339), if the file does not say")
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -106,13 +106,13 @@ func (f *doctorFlags) validate(args []string) error {
 	case len(args) == 0:
 		return usagef("which request? give a capture, a raw HTTP message or a HAR file")
 	case f.source != "" && f.job != "":
-		return usagef("--source and --job name two different holders; give one of them")
+		return usagef("--source and --job name two different secrets; give one of them")
 	case f.secretStdin && (f.secrets != "" || args[0] == "-"):
 		return usagef("--secret-stdin reads the secrets from stdin: give no --secrets, and the request as a file")
 	}
 	if f.receivedAt != "" {
 		if _, err := time.Parse(time.RFC3339, f.receivedAt); err != nil {
-			return usagef("--received-at %q is no instant like 2026-03-01T12:00:00Z", f.receivedAt)
+			return usagef("--received-at %q is not an instant like 2026-03-01T12:00:00Z", f.receivedAt)
 		}
 	}
 	return nil
@@ -164,9 +164,9 @@ func (f *doctorFlags) captured(path string) ([]patient, error) {
 	for _, c := range captures {
 		switch {
 		case c.Provider != f.provider:
-			return nil, usagef("capture %s is of %s, and --provider says %s", c.Name, c.Provider, f.provider)
+			return nil, usagef("capture %s is of %s, but --provider says %s", c.Name, c.Provider, f.provider)
 		case c.Sign.Mode != capture.Kept && c.Sign.Mode != capture.Recorded:
-			return nil, usagef("capture %s does not carry the signature that came, so there is nothing to examine: set GATEWAY_REJECTED_DIR, or use gateway import --keep-signature", c.Name)
+			return nil, usagef("capture %s has no original signature to examine: set GATEWAY_REJECTED_DIR, or use gateway import --keep-signature", c.Name)
 		}
 		p := patient{capture: c}
 		if f.receivedAt != "" {
@@ -199,7 +199,7 @@ func capturesOf(patients []patient) []*capture.Capture {
 // readSecretLines reads secrets from stdin, one a line, with the blanks that are part of them.
 func readSecretLines(cmd *cobra.Command) ([]doctor.Secret, error) {
 	if isTerminal(cmd.InOrStdin()) {
-		fmt.Fprintln(cmd.ErrOrStderr(), "paste the secrets, the current one first, each on its line, then press Ctrl-D")
+		fmt.Fprintln(cmd.ErrOrStderr(), "paste the secrets, one per line, the current one first, then press Ctrl-D")
 	}
 	text, err := readAll(cmd.Context(), io.LimitReader(cmd.InOrStdin(), maxSecretInput))
 	if err != nil {

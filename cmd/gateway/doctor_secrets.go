@@ -64,11 +64,11 @@ func (c *chest) secretsOf(cmd *cobra.Command, p *capture.Capture) (secrets, othe
 			}
 		}
 		if len(secrets) == 0 {
-			return nil, nil, settingError{fmt.Errorf("%q is not in the file of secrets: name the one whose secret should fit with --source or --job", source+job)}
+			return nil, nil, settingError{fmt.Errorf("%q is not in the secrets file: name the source or job with --source or --job", source+job)}
 		}
 		return secrets, others, nil
 	case source == "" && job == "":
-		return nil, nil, usagef("the request does not tell which source or job it called: name it with --source or --job")
+		return nil, nil, usagef("the request does not name its source or job: use --source or --job")
 	}
 	ring, err := keyringOf(cmd.Context(), c.db, p.Provider, source, job)
 	if err != nil {
@@ -160,9 +160,9 @@ func printDiagnosis(out io.Writer, d diagnosisJSON) error {
 	}
 	fmt.Fprintf(out, "it would be refused: %d\n", d.Status)
 	for _, c := range d.Causes {
-		how := "found by undoing it"
+		how := "confirmed by undoing it"
 		if !c.Proved {
-			how = "likely, not proved"
+			how = "likely, not confirmed"
 		}
 		fmt.Fprintf(out, "  %s (%s): %s\n", c.Code, how, safetext.Line(c.Says))
 	}

@@ -58,7 +58,7 @@ func TestDoctorFindsWhyAGatewayRefused(t *testing.T) {
 			t.Errorf("%s: status %d, causes %q, want %q", provider, got.status, found, want)
 		}
 		text := c.run("doctor", filepath.Join(dir, provider), "--provider", provider)
-		for _, says := range append(want, "it would be refused: 401", "found by undoing it", "NO  ") {
+		for _, says := range append(want, "it would be refused: 401", "confirmed by undoing it", "NO  ") {
 			if !strings.Contains(text.stdout, says) {
 				t.Errorf("does not say %q:\n%s", says, text.stdout)
 			}
@@ -153,12 +153,12 @@ func TestDoctorRefusesWhatItCannotExamine(t *testing.T) {
 	}{
 		{"", exitUsage, "--provider is missing"},
 		{"--provider slack", exitUsage, "which request?"},
-		{im + " --provider slack --secret-stdin", exitUsage, "does not carry the signature that came"},
+		{im + " --provider slack --secret-stdin", exitUsage, "has no original signature"},
 		{vector + " --provider nylas --secret-stdin", exitUsage, "is of slack"},
 		{vector + " --provider slack --source a --job b", exitUsage, "give one of them"},
 		{vector + " --provider slack --secret-stdin --secrets x", exitUsage, "give no --secrets"},
 		{"- --provider slack --secret-stdin", exitUsage, "the request as a file"},
-		{vector + " --provider slack --received-at today", exitUsage, "no instant"},
+		{vector + " --provider slack --received-at today", exitUsage, "not an instant"},
 		{vector + " --provider slack --near " + t.TempDir(), exitUsage, "no captures"},
 		{t.TempDir() + "/none --provider slack", exitUsage, "none"},
 	} {

@@ -181,7 +181,7 @@ func printDrop(out io.Writer, d shown) error {
 	for _, h := range capture.StoredHeaders(k.Headers) {
 		fmt.Fprintf(out, "%s: %s\n", safetext.Line(h[0]), safetext.Line(h[1]))
 	}
-	fmt.Fprintf(out, "\nbody, %d bytes on the wire:\n\n", len(k.Body))
+	fmt.Fprintf(out, "\nbody, %d bytes as received:\n\n", len(k.Body))
 	return printBody(out, k)
 }
 

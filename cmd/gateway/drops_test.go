@@ -148,7 +148,7 @@ func TestDropsShow(t *testing.T) {
 	for _, want := range []string{
 		"reason        unknown_job\n", "path          /webhooks/slack/sources/main\n", "organization  -\n",
 		"stands for    3 drops\n", "\ncontent-type: application/json\n", "\nuser-agent: Slackbot\n",
-		"\nbody, 12 bytes on the wire:\n\n{\"a\":\"<é>\"}\n",
+		"\nbody, 12 bytes as received:\n\n{\"a\":\"<é>\"}\n",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("%q is missing in:\n%s", want, stdout)

@@ -46,12 +46,12 @@ The captures are private (folders 0700, files 0600) unless they are scrubbed.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	cmd.Flags().StringVar(&f.out, "out", "", "write the captures into this folder, which is made if it is missing")
-	cmd.Flags().BoolVar(&f.scrub, "scrub", false, "replace every text by a stand-in, so that the captures can be committed")
-	cmd.Flags().BoolVar(&f.keepToken, "keep-token", false, "leave Slack's verification token in the body: a form then stays the same content")
+	cmd.Flags().StringVar(&f.out, "out", "", "write the captures into this folder, which is created if it is missing")
+	cmd.Flags().BoolVar(&f.scrub, "scrub", false, "replace every text by a substitute, so that the captures can be committed")
+	cmd.Flags().BoolVar(&f.keepToken, "keep-token", false, "leave Slack's verification token in the body, so that a form stays the same content")
 	cmd.Flags().BoolVar(&f.curl, "curl", false, "print a curl command for each capture")
 	cmd.Flags().StringVar(&f.target, "target", "http://127.0.0.1:8080", "the gateway that the curl commands call")
-	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory of the gateway dev to export from, where DATABASE_URL is not set")
+	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory of the gateway dev to export from, if DATABASE_URL is not set")
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -99,11 +99,11 @@ func (f *exportFlags) validate(ids []uuid.UUID) (base string, err error) {
 	case f.out == "" && (!f.curl || len(ids) > 0):
 		return "", usagef("--out is missing: the folder to write the captures into")
 	case f.scrub && f.out == "":
-		return "", usagef("--scrub writes other captures: give --out")
+		return "", usagef("--scrub writes new captures: give --out")
 	case f.curl && f.asJSON:
 		return "", usagef("--json and --curl both write to stdout; give one of them")
 	case f.scrub && f.keepToken:
-		return "", usagef("--scrub replaces every text, a token too: leave out --keep-token")
+		return "", usagef("--scrub replaces every text, including tokens: leave out --keep-token")
 	}
 	return targetBase(f.target, true)
 }

@@ -319,7 +319,7 @@ func TestExportAndImportRefuseWhatTheyCannotDo(t *testing.T) {
 		{"export " + im + " --scrub --curl", exitUsage, "give --out"},
 		{"export " + im + " --curl --json", exitUsage, "--json and --curl"},
 		{"export " + im + " --scrub --keep-token --out " + dir, exitUsage, "leave out --keep-token"},
-		{"export " + testdata + "/vectors/slack/slack-go --scrub --out " + dir, exitUsage, "carries a signature"},
+		{"export " + testdata + "/vectors/slack/slack-go --scrub --out " + dir, exitUsage, "has a signature"},
 		{"export " + testOrg + " --out " + dir, exitFailed, "neither a delivery nor a drop"},
 		{"export " + dir + "/none --out " + dir, exitUsage, "none"},
 		{"import", exitUsage, "--provider is missing"},
@@ -327,9 +327,9 @@ func TestExportAndImportRefuseWhatTheyCannotDo(t *testing.T) {
 		{"import " + raw + " --provider slack", exitUsage, "--out is missing"},
 		{"import " + raw + " --provider slack --out " + dir, exitUsage, "/hook names no source"},
 		{"import " + raw + " --provider slack --out " + dir + " --source a --job b", exitUsage, "give one of them"},
-		{"import " + raw + " --provider slack --out " + dir + " --format pcap", exitUsage, "it is raw or har"},
-		{"import " + raw + " --provider slack --out " + dir + " --scrub --keep-signature", exitUsage, "not the one that was signed"},
-		{"import " + raw + " --provider slack --out " + dir + " --received-at today", exitUsage, "no instant"},
+		{"import " + raw + " --provider slack --out " + dir + " --format pcap", exitUsage, "write raw or har"},
+		{"import " + raw + " --provider slack --out " + dir + " --scrub --keep-signature", exitUsage, "does not match its signature"},
+		{"import " + raw + " --provider slack --out " + dir + " --received-at today", exitUsage, "not an instant"},
 		{"import " + raw + " --provider slack --out " + dir + " --job 12", exitUsage, "--job"},
 		{"import " + dir + "/none --provider slack --out " + dir, exitUsage, "none"},
 		{"import " + har + " --provider slack --source main --out " + dir, exitFailed, "the archive changed it"},
@@ -339,7 +339,7 @@ func TestExportAndImportRefuseWhatTheyCannotDo(t *testing.T) {
 	if got := c.run("export", im, "--out", filepath.Join(dir, "once")); got.status != exitOK {
 		t.Fatal(got.err)
 	}
-	c.run("export", im, "--out", filepath.Join(dir, "once")).wants(t, exitFailed, "is there already")
+	c.run("export", im, "--out", filepath.Join(dir, "once")).wants(t, exitFailed, "exists already")
 }
 
 func TestAnArchiveIsImportedEntryByEntry(t *testing.T) {

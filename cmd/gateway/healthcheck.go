@@ -41,7 +41,7 @@ gateway is ready, else 1.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&url, "url", "", "ask this URL in place of /readyz of the admin listener")
+	cmd.Flags().StringVar(&url, "url", "", "ask this URL instead of /readyz of the admin listener")
 	cmd.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for the answer")
 	return cmd
 }

@@ -42,14 +42,14 @@ the body.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	addProviderFlag(cmd, &f.provider)
-	cmd.Flags().StringVar(&f.out, "out", "", "write the captures into this folder, which is made if it is missing")
-	cmd.Flags().StringVar(&f.source, "source", "", "the source that it was for, where the URL does not tell")
-	cmd.Flags().StringVar(&f.job, "job", "", "the job that it was for, where the URL does not tell: its id")
-	cmd.Flags().StringVar(&f.format, "format", "", "what the file is: raw or har (default: told from its content)")
-	cmd.Flags().StringVar(&f.receivedAt, "received-at", "", "when it was received (RFC 3339), where the file does not tell")
-	cmd.Flags().BoolVar(&f.scrub, "scrub", false, "replace every text by a stand-in, so that the captures can be committed")
+	cmd.Flags().StringVar(&f.out, "out", "", "write the captures into this folder, which is created if it is missing")
+	cmd.Flags().StringVar(&f.source, "source", "", "its source, if the URL does not name it")
+	cmd.Flags().StringVar(&f.job, "job", "", "the id of its job, if the URL does not name it")
+	cmd.Flags().StringVar(&f.format, "format", "", "the format of the file: raw or har (default: by its content)")
+	cmd.Flags().StringVar(&f.receivedAt, "received-at", "", "when it was received (RFC 3339), if the file does not say")
+	cmd.Flags().BoolVar(&f.scrub, "scrub", false, "replace every text by a substitute, so that the captures can be committed")
 	cmd.Flags().BoolVar(&f.keepToken, "keep-token", false, "leave verification tokens in the body")
-	cmd.Flags().BoolVar(&f.keepSignature, "keep-signature", false, "leave signature and body as they came, for gateway doctor")
+	cmd.Flags().BoolVar(&f.keepSignature, "keep-signature", false, "keep signature and body as they came, for gateway doctor")
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -123,15 +123,15 @@ func (f *importFlags) validate(args []string) error {
 	case f.source != "" && f.job != "":
 		return usagef("--source and --job name two different URLs; give one of them")
 	case f.format != "" && f.format != "raw" && f.format != "har":
-		return usagef("--format %q: it is raw or har", f.format)
+		return usagef("--format %q: write raw or har", f.format)
 	case f.keepSignature && f.scrub:
-		return usagef("a scrubbed body is not the one that was signed: give --scrub or --keep-signature")
+		return usagef("a scrubbed body does not match its signature: give --scrub or --keep-signature")
 	case f.source != "" && !jobs.ValidName(f.source):
-		return usagef("--source %q is no source's name", f.source)
+		return usagef("--source %q is not a valid source name", f.source)
 	}
 	if f.receivedAt != "" {
 		if _, err := time.Parse(time.RFC3339, f.receivedAt); err != nil {
-			return usagef("--received-at %q is no instant like 2026-03-01T12:00:00Z", f.receivedAt)
+			return usagef("--received-at %q is not an instant like 2026-03-01T12:00:00Z", f.receivedAt)
 		}
 	}
 	if f.job != "" {

@@ -11,7 +11,7 @@ import (
 )
 
 func jobsCommand() *cobra.Command {
-	cmd := group("jobs", "Why a call may arrive, and the organization it belongs to",
+	cmd := group("jobs", "Jobs: which calls we accept, and which organization owns them",
 		jobsAddCommand(), jobsListCommand(), jobsShowCommand(), jobsSetSecretCommand(), jobsCloseCommand())
 	cmd.Long = `A job says why a call may arrive and which organization it belongs to. It belongs to a source and then pins
 exactly one tenant (--ref team_id=…, --ref grant_id=…), or it holds secrets of its own: a tenant that brings
@@ -39,13 +39,13 @@ func jobsAddCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	addProviderFlag(cmd, &f.provider)
-	cmd.Flags().StringVar(&f.organization, "organization", "", "the organization that the deliveries belong to: any UUID")
+	cmd.Flags().StringVar(&f.organization, "organization", "", "the organization that owns the deliveries: any UUID")
 	cmd.Flags().StringVar(&f.source, "source", "", "the source that the job belongs to: its secrets verify the job's calls")
 	addRefFlag(cmd, &f.refs, "pin an identity as NAME=VALUE: with --source exactly one, the tenant's (team_id, enterprise_id, grant_id);\n"+
-		"otherwise any number. A call that names another is dropped as job_mismatch")
-	cmd.Flags().BoolVar(&f.fallback, "fallback", false, "this job takes what names no tenant at all on its source's URL (one per source)")
-	cmd.Flags().BoolVar(&f.secretStdin, "secret-stdin", false, "the job has secrets of its own: read the first from stdin")
-	cmd.Flags().BoolVar(&f.ownSecret, "own-secret", false, "the job has secrets of its own, and the first comes later: set-secret")
+		"otherwise any number. a call that names another is dropped as job_mismatch")
+	cmd.Flags().BoolVar(&f.fallback, "fallback", false, "this job takes calls to its source's URL that name no tenant (one per source)")
+	cmd.Flags().BoolVar(&f.secretStdin, "secret-stdin", false, "the job has its own secrets: read the first from stdin")
+	cmd.Flags().BoolVar(&f.ownSecret, "own-secret", false, "the job has its own secrets; set the first one later with set-secret")
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -59,13 +59,13 @@ func (f *jobFlags) check() (jobs.NewJob, error) {
 	own := f.secretStdin || f.ownSecret
 	switch {
 	case f.organization == "":
-		return n, usagef("--organization is missing: the UUID of whom the deliveries belong to")
+		return n, usagef("--organization is missing: the UUID of the organization that owns the deliveries")
 	case f.source != "" && own:
-		return n, usagef("a job of a source has no secret of its own: give --source, or --secret-stdin or --own-secret")
+		return n, usagef("a job of a source has no secret: give --source, or --secret-stdin or --own-secret")
 	case f.source == "" && !own:
-		return n, usagef("whose secret verifies the job's calls? give --source NAME, or --secret-stdin for one of its own, or --own-secret when that comes later")
+		return n, usagef("which secret verifies the job's calls? give --source NAME, or --secret-stdin for its own secret, or --own-secret to set it later")
 	case f.source == "" && f.fallback:
-		return n, usagef("--fallback needs --source: it is the source's calls without a tenant that a fallback takes")
+		return n, usagef("--fallback needs --source: a fallback job takes the source's calls without a tenant")
 	case f.source != "" && len(f.refs) != 1:
 		return n, usagef("a job of a source pins exactly one identity of its tenant: give --ref once (like --ref team_id=T123), not %d times", len(f.refs))
 	}
@@ -159,7 +159,7 @@ func jobsListCommand() *cobra.Command {
 	cmd.Flags().StringVar(&organization, "organization", "", "only those of this organization (UUID)")
 	cmd.Flags().StringVar(&filter.Source, "source", "", "only those of the source of this name")
 	addRefFlag(cmd, &refs, "only those that pin this identity (NAME=VALUE)")
-	cmd.Flags().BoolVar(&filter.Closed, "closed", false, "closed ones as well")
+	cmd.Flags().BoolVar(&filter.Closed, "closed", false, "also closed ones")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
@@ -197,7 +197,7 @@ func jobCommand(cmd *cobra.Command, do func(context.Context, *jobs.Store, uuid.U
 			return printJob(cmd, j, asJSON)
 		})
 	}
-	cmd.Flags().StringVar(&id, "id", "", "the job's id, in place of the argument")
+	cmd.Flags().StringVar(&id, "id", "", "the job's id, instead of the argument")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
@@ -235,7 +235,7 @@ func jobsSetSecretCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&id, "id", "", "the job's id, in place of the argument")
+	cmd.Flags().StringVar(&id, "id", "", "the job's id, instead of the argument")
 	flags.add(cmd)
 	return cmd
 }

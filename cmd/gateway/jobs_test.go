@@ -116,7 +116,7 @@ func TestJobsErrorsSayWhatToDo(t *testing.T) {
 		{"organization no UUID", "add --provider slack --source main --ref team_id=T2 --organization acme", exitUsage, []string{"--organization", "not a UUID"}},
 		{"nil organization", "add --provider slack --source main --ref team_id=T2 --organization " + uuid.Nil.String(), exitUsage, []string{"--organization"}},
 		{"whose secret", add + " --ref team_id=T2", exitUsage, []string{"--source", "--secret-stdin", "--own-secret"}},
-		{"both secrets", add + " --source main --ref team_id=T2 --own-secret", exitUsage, []string{"no secret of its own"}},
+		{"both secrets", add + " --source main --ref team_id=T2 --own-secret", exitUsage, []string{"a job of a source has no secret"}},
 		{"no tenant", add + " --source main", exitUsage, []string{"exactly one identity", "not 0 times"}},
 		{"two tenants", add + " --source main --ref team_id=T2 --ref enterprise_id=E2", exitUsage, []string{"exactly one identity"}},
 		{"an enterprise as a team", add + " --source main --ref team_id=E2", exitUsage, []string{"pin enterprise_id=E2"}},

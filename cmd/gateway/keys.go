@@ -13,7 +13,7 @@ import (
 )
 
 func keysCommand() *cobra.Command {
-	cmd := group("keys", "Idempotency keys: what is done, in flight, stuck",
+	cmd := group("keys", "Idempotency keys: completed, in flight, stuck",
 		keysShowCommand(), keysListCommand(), keysStuckCommand())
 	cmd.Long = `A key records that an effect was made, or that a worker is making it. Take a tool's key from its worker's log,
 or a webhook's from delivery_key, to see whether its command may be sent again. These commands only read.`
@@ -102,7 +102,7 @@ func keysListCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&organization, "organization", "", "whose keys (UUID)")
 	cmd.Flags().StringVar(&page.Scope, "scope", "", "only this operation")
-	cmd.Flags().StringVar(&page.Prefix, "prefix", "", "only keys that begin so")
+	cmd.Flags().StringVar(&page.Prefix, "prefix", "", "only keys with this prefix")
 	cmd.Flags().IntVar(&page.Limit, "limit", 50, fmt.Sprintf("at most this many, up to %d", idempotency.MaxEntries))
 	addJSONFlag(cmd, &asJSON)
 	return cmd

@@ -155,11 +155,11 @@ func TestUnknownCommandsAndFlagsAreUsageErrors(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"sourcse"}, `there is no command "sourcse"; did you mean sources?`},
-		{[]string{"sources", "ad"}, `gateway sources has no command "ad"; it has add, list, show, set-secret, remove`},
+		{[]string{"sourcse"}, `unknown command "sourcse"; did you mean sources?`},
+		{[]string{"sources", "ad"}, `gateway sources has no command "ad" (known: add, list, show, set-secret, remove)`},
 		{[]string{"jobs"}, "give a command: gateway jobs add|list|show|set-secret|close"},
 		{[]string{"sources", "list", "--jsn"}, "unknown flag: --jsn"},
-		{[]string{"sources", "list", "extra"}, `"extra" is one argument too many`},
+		{[]string{"sources", "list", "extra"}, `unexpected argument "extra"`},
 		{[]string{"jobs", "set-secret", "--rotating", "soon"}, `invalid argument "soon" for "--rotating"`},
 	}
 	for _, tt := range tests {

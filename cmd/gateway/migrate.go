@@ -11,7 +11,7 @@ import (
 )
 
 func migrateCommand() *cobra.Command {
-	return group("migrate", "Bring the database up to this build", migrateUpCommand(), migrateStatusCommand())
+	return group("migrate", "Migrate the database", migrateUpCommand(), migrateStatusCommand())
 }
 
 // migrationJSON is a migration as --json prints it.
@@ -60,7 +60,7 @@ func migrateUpCommand() *cobra.Command {
 			if err != nil {
 				return pg.Unavailable(err)
 			}
-			why := "the schema is that of this build"
+			why := "the schema is up to date with this build"
 			if newest := states[len(states)-1]; newest.Newer {
 				why = fmt.Sprintf("the schema is newer than this build: it has migration %d", newest.Version)
 			}

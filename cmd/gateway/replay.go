@@ -35,7 +35,7 @@ func replayCommand() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay PATH… --target URL",
-		Short: "Send captured deliveries, signed anew, and check what comes of them",
+		Short: "Send captured deliveries, freshly signed, and check their outcomes",
 		Long: `Sends every capture in and below the paths to a gateway, signed as the vendor would now, and checks what its
 delivery.yaml expects: the answer, and what became of it where the database can be asked. A path may also be a
 scenario (a YAML file), whose steps are sent at their offsets.
@@ -57,16 +57,16 @@ The exit status is 0 when everything came as expected, 5 when something did not,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	cmd.Flags().StringVar(&f.target, "target", "", "where the gateway is, like http://127.0.0.1:8080")
-	cmd.Flags().IntVar(&f.times, "times", 1, "send each capture this often")
-	cmd.Flags().IntVar(&f.concurrency, "concurrency", 1, "send from this many senders at once")
-	cmd.Flags().Float64Var(&f.rate, "rate", 0, "begin at most this many sendings a second (0: as fast as answers come)")
+	cmd.Flags().IntVar(&f.times, "times", 1, "number of times to send each capture")
+	cmd.Flags().IntVar(&f.concurrency, "concurrency", 1, "number of concurrent senders")
+	cmd.Flags().Float64Var(&f.rate, "rate", 0, "maximum number of requests started per second (0: as fast as answers come)")
 	cmd.Flags().BoolVar(&f.shuffle, "shuffle", false, "send in a random order")
-	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "the order of --shuffle: the same number, the same order (0: another each time)")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "seed of --shuffle: the same number gives the same order (0: another each time)")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 15*time.Second, "how long to wait for an answer")
-	cmd.Flags().StringVar(&f.secrets, "secrets", "", "take paths and secrets from this YAML file (mode 0600), and not from the database")
-	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory of the gateway dev to ask for ids and secrets, where DATABASE_URL is not set")
-	cmd.Flags().BoolVar(&f.hurry, "hurry", false, "send the steps of a scenario in their order, without waiting for their offsets")
-	cmd.Flags().BoolVar(&f.yes, "yes", false, "send to a --target that is not this machine too: it stores rows there")
+	cmd.Flags().StringVar(&f.secrets, "secrets", "", "take paths and secrets from this YAML file (mode 0600) instead of the database")
+	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory of the gateway dev to read ids and secrets from, if DATABASE_URL is not set")
+	cmd.Flags().BoolVar(&f.hurry, "hurry", false, "send the steps of a scenario in order, without waiting for their offsets")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "allow a --target on another machine: it stores rows there")
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -89,7 +89,7 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	for _, c := range cases {
 		if o.Signers[c.Capture.Provider] == nil {
-			return usagef("capture %s is of %q, which this build has not", c.Name, c.Capture.Provider)
+			return usagef("capture %s is of %q, which this build does not have", c.Name, c.Capture.Provider)
 		}
 	}
 	closePool, err := f.find(cmd, cases, &o)
@@ -154,7 +154,7 @@ func replayVerdict(base string, cases []*replay.Case) error {
 	case unanswered > 0 && unanswered == sent:
 		return fmt.Errorf("%w at %s", send.ErrNoAnswer, base)
 	default:
-		return mismatchError{fmt.Errorf("%d of %d did not come as expected", failed, len(cases))}
+		return mismatchError{fmt.Errorf("%d of %d outcomes were not as expected", failed, len(cases))}
 	}
 }
 
@@ -174,7 +174,7 @@ func (f *replayFlags) validate(args []string) (string, error) {
 	}
 	for _, path := range args {
 		if replay.IsScenario(path) && (f.times > 1 || f.concurrency > 1 || f.shuffle || f.rate > 0) {
-			return "", usagef("%s is a scenario, which says itself what is sent when: leave out --times, --concurrency, --rate and --shuffle", path)
+			return "", usagef("%s is a scenario, which has its own schedule: leave out --times, --concurrency, --rate and --shuffle", path)
 		}
 	}
 	return targetBase(f.target, f.yes)

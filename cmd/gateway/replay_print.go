@@ -103,7 +103,7 @@ func (f *replayFlags) print(cmd *cobra.Command, base string, cases []*replay.Cas
 		fmt.Fprintf(cmd.ErrOrStderr(), "shuffled with --seed %d\n", f.seed)
 	}
 	if !checked {
-		fmt.Fprintln(cmd.ErrOrStderr(), "only the answers were checked: outcomes need a database")
+		fmt.Fprintln(cmd.ErrOrStderr(), "only answers were checked; outcomes were not (no database)")
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func TestReplayTellsWhatDoesNotComeAsExpected(t *testing.T) {
 	for _, tt := range []struct{ name, old, new, says string }{
 		{"status", "  once:\n    status: 200", "  once:\n    status: 401", "answered 200, want 401"},
 		{"outcome", "outcomes: {accepted: 1}", "outcomes: {malformed: 1}", "want malformed 1"},
-		{"answer", "  once:\n    status: 200", "  once:\n    status: 200\n    answer: hello", `another body than "hello"`},
+		{"answer", "  once:\n    status: 200", "  once:\n    status: 200\n    answer: hello", `a body other than "hello"`},
 	} {
 		dir := copied(t, from, func(text string) string {
 			edited := strings.Replace(text, tt.old, tt.new, 1)
@@ -132,7 +132,7 @@ func TestReplayTellsWhatDoesNotComeAsExpected(t *testing.T) {
 			return edited
 		})
 		got := c.run("replay", dir, "--target", r.url)
-		if got.status != exitMismatch || !strings.Contains(got.stdout, "NO: ") || !strings.Contains(got.stdout, tt.says) || !strings.Contains(got.err, "1 of 1 did not come as expected") {
+		if got.status != exitMismatch || !strings.Contains(got.stdout, "NO: ") || !strings.Contains(got.stdout, tt.says) || !strings.Contains(got.err, "1 of 1 outcomes were not as expected") {
 			t.Errorf("%s: status %d\n%s%s", tt.name, got.status, got.stdout, got.err)
 		}
 		report := c.run("replay", dir, "--target", r.url, "--json").replay(t)
@@ -144,7 +144,7 @@ func TestReplayTellsWhatDoesNotComeAsExpected(t *testing.T) {
 	liar := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer liar.Close()
 	c.exec(`DELETE FROM agent.idempotency_keys`)
-	if got := c.run("replay", from, "--target", liar.URL); got.status != exitMismatch || !strings.Contains(got.stdout, "became duplicate 1, want accepted 1") {
+	if got := c.run("replay", from, "--target", liar.URL); got.status != exitMismatch || !strings.Contains(got.stdout, "outcomes duplicate 1, want accepted 1") {
 		t.Errorf("a liar: status %d\n%s%s", got.status, got.stdout, got.err)
 	}
 }
@@ -192,9 +192,9 @@ func TestNothingIsSentWhenSomebodyIsMissing(t *testing.T) {
 		mode os.FileMode
 		says []string
 	}{
-		{entry, 0o600, []string{`slack job "slack-own" is not in the file of secrets`, `nylas source "nylas-app" is not in the file`}},
-		{entry, 0o644, []string{"has the mode 0644", "chmod 600"}},
-		{entry, 0o640, []string{"has the mode 0640"}},
+		{entry, 0o600, []string{`slack job "slack-own" is not in the secrets file`, `nylas source "nylas-app" is not in the secrets file`}},
+		{entry, 0o644, []string{"has mode 0644", "chmod 600"}},
+		{entry, 0o640, []string{"has mode 0640"}},
 		{"slack-app: {path: /webhooks/nylas/sources/main, secret: abc}\n", 0o600, []string{`the path of "slack-app" is not one of slack's`}},
 		{"slack-app: {path: main, secret: abc}\nnylas-app: {path: /webhooks/nylas/x, secret: ' '}\n", 0o600, []string{"slack-app has no path like", "nylas-app has no secret"}},
 		{"slack-app: abc-secret\n", 0o600, []string{"does not map names"}},
@@ -320,9 +320,9 @@ func TestSignFromAFileOfSecretsAndWithoutASecret(t *testing.T) {
 	}{
 		{"--source a", exitUsage, "--provider is missing"},
 		{"--provider teams --source a", exitUsage, "unknown"},
-		{"--provider slack", exitUsage, "give --source NAME or --job NAME"},
-		{"--provider slack --source a --job b", exitUsage, "one of them"},
-		{"--provider slack --source a --secrets " + file, exitConfig, `slack source "a" is not in the file`},
+		{"--provider slack", exitUsage, "give either --source NAME or --job NAME"},
+		{"--provider slack --source a --job b", exitUsage, "either --source"},
+		{"--provider slack --source a --secrets " + file, exitConfig, `slack source "a" is not in the secrets file`},
 		{"--provider slack --source theirs --secrets " + file, exitConfig, "is not one of slack's"},
 	} {
 		call(t, untouched{t}, append([]string{"sign"}, strings.Fields(tt.args)...)...).wants(t, tt.status, tt.says)

@@ -17,9 +17,9 @@ func secretsResealCommand() *cobra.Command {
 	var dryRun, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "reseal",
-		Short: "Seal every stored secret anew with the first key of GATEWAY_SECRETS_KEY",
+		Short: "Seal every stored secret again with the first key of GATEWAY_SECRETS_KEY",
 		Long: `Opens every secret of every source and job, closed jobs too, and seals it anew with the first key of
-GATEWAY_SECRETS_KEY; what is sealed so already is left alone. It may run beside gateways and beside set-secret: a row
+GATEWAY_SECRETS_KEY; what is already sealed with it is left alone. It may run beside gateways and beside set-secret: a row
 that changes meanwhile is read again. Give every gateway the new key first. Afterwards the old keys may go.
 
 The exit status is 3 when a secret does not open; it stays as it is, and the others are sealed all the same.`,
@@ -37,7 +37,7 @@ The exit status is 3 when a secret does not open; it stays as it is, and the oth
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing; say how many rows it would seal anew")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing; print how many rows it would seal again")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
@@ -49,11 +49,11 @@ func printResealed(cmd *cobra.Command, r jobs.Resealed, dryRun, asJSON bool) err
 			jobs.Resealed
 		}{dryRun, r})
 	}
-	did := "sealed anew"
+	did := "sealed again"
 	if dryRun {
-		did = "to be sealed anew"
+		did = "to be sealed again"
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s with the key %s: %s; sealed so already: %s\n", did, r.KeyID, plural(r.Resealed, "row"), plural(r.Current, "row"))
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s with the key %s: %s; already sealed with it: %s\n", did, r.KeyID, plural(r.Resealed, "row"), plural(r.Current, "row"))
 	return err
 }
 

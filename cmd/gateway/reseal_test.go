@@ -13,7 +13,7 @@ func TestSecretsAreResealedWithTheFirstKey(t *testing.T) {
 			t.Fatal(r.err)
 		}
 	}
-	if r := c.run("secrets", "reseal"); r.status != exitOK || !strings.Contains(r.stdout, ": 0 rows; sealed so already: 2 rows\n") {
+	if r := c.run("secrets", "reseal"); r.status != exitOK || !strings.Contains(r.stdout, ": 0 rows; already sealed with it: 2 rows\n") {
 		t.Errorf("status %d, %s%s", r.status, r.stdout, r.err)
 	}
 	both := cliFor(t, c.url, otherKey+","+testKey)
@@ -21,10 +21,10 @@ func TestSecretsAreResealedWithTheFirstKey(t *testing.T) {
 	if dry["dry_run"] != true || dry["resealed"] != 2.0 || dry["current"] != 0.0 || len(dry["unopened"].([]any)) != 0 || len(dry["key_id"].(string)) != 8 {
 		t.Errorf("dry run: %v", dry)
 	}
-	if r := both.run("secrets", "reseal", "--dry-run"); r.status != exitOK || !strings.HasPrefix(r.stdout, "to be sealed anew with the key "+dry["key_id"].(string)+": 2 rows;") {
+	if r := both.run("secrets", "reseal", "--dry-run"); r.status != exitOK || !strings.HasPrefix(r.stdout, "to be sealed again with the key "+dry["key_id"].(string)+": 2 rows;") {
 		t.Errorf("status %d, %s%s", r.status, r.stdout, r.err)
 	}
-	if r := both.run("secrets", "reseal"); r.status != exitOK || !strings.HasPrefix(r.stdout, "sealed anew with the key "+dry["key_id"].(string)+": 2 rows;") {
+	if r := both.run("secrets", "reseal"); r.status != exitOK || !strings.HasPrefix(r.stdout, "sealed again with the key "+dry["key_id"].(string)+": 2 rows;") {
 		t.Errorf("status %d, %s%s", r.status, r.stdout, r.err)
 	}
 	if got := cliFor(t, c.url, otherKey).json("secrets", "reseal"); got["current"] != 2.0 {

@@ -34,7 +34,7 @@ func newRoot(s streams) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			text := fmt.Sprintf("there is no command %q", args[0])
+			text := fmt.Sprintf("unknown command %q", args[0])
 			if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
 				text += "; did you mean " + strings.Join(like, " or ") + "?"
 			}

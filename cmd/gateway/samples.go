@@ -63,7 +63,7 @@ func samplesOf(provider string) (vendorSamples, error) {
 		}
 		names = append(names, v.provider)
 	}
-	return vendorSamples{}, usagef("%q cannot be sent in the name of; there is %s", provider, strings.Join(names, " and "))
+	return vendorSamples{}, usagef("unknown provider %q (known: %s)", provider, strings.Join(names, " and "))
 }
 
 func (v vendorSamples) find(name string) (sampleType, error) {
@@ -77,7 +77,7 @@ func (v vendorSamples) find(name string) (sampleType, error) {
 		}
 		names = append(names, t.name)
 	}
-	return sampleType{}, usagef("there is no %s sample %q; there is %s", v.provider, name, strings.Join(names, ", "))
+	return sampleType{}, usagef("unknown %s sample %q (known: %s)", v.provider, name, strings.Join(names, ", "))
 }
 
 // same is a body that every attempt sends alike.

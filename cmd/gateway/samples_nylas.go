@@ -25,7 +25,7 @@ func nylasSamples() vendorSamples {
 			{"message.updated", "a message has changed", func(r named) sample {
 				return nylasNotification(r, "message.updated", "/google/emails/incremental", nylasSampleMessage(r))
 			}},
-			{"message.created.truncated", "a message whose body was too large to send along", func(r named) sample {
+			{"message.created.truncated", "a message whose body was too large to include", func(r named) sample {
 				message := nylasSampleMessage(r)
 				delete(message, "body")
 				return nylasNotification(r, "message.created.truncated", "/google/emails/realtime", message)
@@ -36,7 +36,7 @@ func nylasSamples() vendorSamples {
 					"calendar_id": "primary", "title": "Planning", "busy": true, "participants": nil,
 				})
 			}},
-			{"grant.expired", "a grant has to be authenticated anew", func(r named) sample {
+			{"grant.expired", "a grant must be authenticated again", func(r named) sample {
 				return nylasNotification(r, "grant.expired", "/nylas/system", object{
 					"code": 25009, "grant_id": r.or("grant_id", "unknown-grant"), "integration_id": randomText(32), "provider": "google",
 				})
@@ -47,7 +47,7 @@ func nylasSamples() vendorSamples {
 				})
 			}},
 			{"deltas", "the old API's form: several deliveries in one request", nylasDeltas},
-			{"challenge", "the handshake when a webhook is made; answered, never kept", func(named) sample {
+			{"challenge", "the handshake when a webhook is created; answered, never kept", func(named) sample {
 				challenge := randomText(16)
 				return sample{query: url.Values{"challenge": {challenge}}, unsigned: true, handshake: true, answer: challenge, attempt: same(nil)}
 			}},

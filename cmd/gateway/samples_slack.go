@@ -33,13 +33,13 @@ func slackSamples() vendorSamples {
 			{"message", "an event: a message in a channel", func(r named) sample {
 				return slackSampleEvent(r, object{"type": "message", "channel_type": "channel", "text": "hello"})
 			}},
-			{"reaction_added", "an event without a channel of its own", func(r named) sample {
+			{"reaction_added", "an event without a channel", func(r named) sample {
 				return slackSampleEvent(r, object{"type": "reaction_added", "reaction": "tada", "item_user": sampleUser,
 					"item": object{"type": "message", "channel": sampleChannel, "ts": slackTime(time.Now())}})
 			}},
 			{"block_actions", "interactivity: a button is pressed (form with a payload)", slackAction},
 			{"slash_command", "a slash command (form)", slackCommand},
-			{"app_rate_limited", "Slack tells that it withholds events", slackRateLimited},
+			{"app_rate_limited", "Slack reports that it withholds events", slackRateLimited},
 			{"url_verification", "the handshake when a request URL is saved; answered, never kept", slackVerification},
 			{"ssl_check", "Slack's unsigned probe of a command URL; answered, never kept", func(named) sample {
 				form := url.Values{"ssl_check": {"1"}, "token": {randomText(24)}}

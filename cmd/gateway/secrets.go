@@ -119,10 +119,10 @@ The secrets before it stay live, so that calls signed before the change are stil
 --drop-previous. At most 8 are live at once.`
 
 func (f *secretFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.stdin, "secret-stdin", false, "read the secret from stdin (what happens anyway unless --drop-previous stands alone)")
-	cmd.Flags().BoolVar(&f.dropPrevious, "drop-previous", false, "end every secret but the current one; with --secret-stdin, every one but the new one")
+	cmd.Flags().BoolVar(&f.stdin, "secret-stdin", false, "read the secret from stdin (the default, except with --drop-previous alone)")
+	cmd.Flags().BoolVar(&f.dropPrevious, "drop-previous", false, "end every secret except the current one; with --secret-stdin, every one except the new one")
 	cmd.Flags().DurationVar(&f.rotating, "rotating", 0, "declare a rotation open for this long, at most 1h (like 10m), and read no secret:\n"+
-		"until it ends or a secret is set, calls that do not match are asked to come again (503) instead of refused (401)")
+		"until it ends or a secret is set, calls that do not match are answered 503 (try again) instead of 401")
 	addJSONFlag(cmd, &f.asJSON)
 }
 
@@ -131,9 +131,9 @@ func (f *secretFlags) check(cmd *cobra.Command) error {
 	case !cmd.Flags().Changed("rotating"):
 		return nil
 	case f.stdin || f.dropPrevious:
-		return usagef("--rotating stands alone: it sets and ends no secret; leave out --secret-stdin and --drop-previous")
+		return usagef("--rotating sets and ends no secret; leave out --secret-stdin and --drop-previous")
 	case f.rotating <= 0 || f.rotating > jobs.MaxRotation:
-		return usagef("--rotating %s: give more than nothing and at most 1h, like 10m", f.rotating)
+		return usagef("--rotating %s: give a duration above 0 and at most 1h, like 10m", f.rotating)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func sendCommand() *cobra.Command {
   gateway send slack --source main --target http://127.0.0.1:9080`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return usagef("give the vendor and, if you like, the type: gateway send slack, gateway send nylas grant.expired")
+				return usagef("give the vendor and optionally the type: gateway send slack, gateway send nylas grant.expired")
 			}
 			return nil
 		},
@@ -59,16 +59,16 @@ func sendCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.source, "source", "", "send to this source's URL, signed with its secret (default: the sample source of gateway dev)")
 	cmd.Flags().StringVar(&f.job, "job", "", "send to the URL of the job of this id, signed with its secret or its source's")
 	cmd.Flags().StringVar(&f.target, "target", "", "where the gateway is, like http://127.0.0.1:8080 (default: the one of gateway dev, else GATEWAY_LISTEN on this machine)")
-	cmd.Flags().IntVar(&f.times, "times", 1, "send the same delivery this often, as a vendor repeats it: one row, the others are duplicates")
-	cmd.Flags().BoolVar(&f.yes, "yes", false, "send to a --target that is not this machine too: it stores sample rows there")
+	cmd.Flags().IntVar(&f.times, "times", 1, "number of times to send the same delivery, as a vendor repeats it: one row, the others are duplicates")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "allow a --target on another machine: it stores sample rows there")
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
 
 func sendLong() string {
 	var b strings.Builder
-	b.WriteString("Signs a sample with the secret that the database holds, sends it, and reads from the database what came of it.\n" +
-		"The exit status is 0 when every answer was 200 and what should be stored is.\n")
+	b.WriteString("Signs a sample with the secret in the database, sends it, and reads the outcome from the database.\n" +
+		"The exit status is 0 if every answer was 200 and every delivery that should be stored is stored.\n")
 	for _, v := range samples() {
 		fmt.Fprintf(&b, "\n%s:\n", v.provider)
 		for _, t := range v.types {

@@ -132,11 +132,11 @@ func TestSendFailsWhenTheGatewayDoesNotTakeTheSample(t *testing.T) {
 		says string
 	}{
 		{send(answers(401, ""), "--source", "main"), "answers 401: the signature"},
-		{send(answers(503, ""), "--source", "main"), "answers 503: call again later"},
-		{send(answers(404, ""), "--source", "main"), "answers 404: there is no such URL"},
+		{send(answers(503, ""), "--source", "main"), "answers 503: try again"},
+		{send(answers(404, ""), "--source", "main"), "answers 404: unknown URL"},
 		{send(answers(200, "hello"), "--source", "main"), `answers 200 with "hello"`},
-		{send(answers(200, ""), "--source", "main"), "neither a stored row nor a drop"},
-		{c.run("send", "slack", "url_verification", "--json", "--target", answers(200, ""), "--source", "main"), "is what the vendor waits for"},
+		{send(answers(200, ""), "--source", "main"), "neither a row nor a drop"},
+		{c.run("send", "slack", "url_verification", "--json", "--target", answers(200, ""), "--source", "main"), "but the vendor expects"},
 	} {
 		tt.r.object(t) // the report is printed all the same
 		if tt.r.status != exitFailed || !strings.Contains(tt.r.err, tt.says) {
@@ -163,8 +163,8 @@ func TestSendRefusesBeforeItSends(t *testing.T) {
 	}{
 		{"", exitUsage, "give the vendor"},
 		{"slack message x", exitUsage, "give the vendor"},
-		{"teams", exitUsage, "there is slack and nylas"},
-		{"slack slash_comand", exitUsage, `there is no slack sample "slash_comand"; there is app_mention`},
+		{"teams", exitUsage, "known: slack and nylas"},
+		{"slack slash_comand", exitUsage, `unknown slack sample "slash_comand" (known: app_mention`},
 		{"slack --source a --job " + testOrg, exitUsage, "give one of them"},
 		{"slack --source a --times 0", exitUsage, "--times 0"},
 		{"slack --source a --times 1001", exitUsage, "--times 1001"},

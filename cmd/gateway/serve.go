@@ -46,9 +46,9 @@ func serveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve",
 		Short: "Receive webhooks until SIGTERM",
-		Long: "Receive webhooks until SIGTERM or SIGINT, then finish and answer what was begun and exit with status 0.\n" +
-			"Needs DATABASE_URL and GATEWAY_SECRETS_KEY; the schema must be there (gateway migrate up). It waits for a PostgreSQL\n" +
-			"that does not answer yet, unless GATEWAY_WAIT_FOR_POSTGRES is false.",
+		Long: "Receive webhooks until SIGTERM or SIGINT, then finish and answer the requests in progress and exit with status 0.\n" +
+			"Needs DATABASE_URL and GATEWAY_SECRETS_KEY; the schema must exist (gateway migrate up). It waits for PostgreSQL\n" +
+			"if it does not answer yet, unless GATEWAY_WAIT_FOR_POSTGRES is false.",
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := settings(cmd, "DATABASE_URL", "GATEWAY_SECRETS_KEY")

@@ -40,10 +40,10 @@ that DATABASE_URL and GATEWAY_SECRETS_KEY name, else from gateway dev in --dir, 
 	}
 	addProviderFlag(cmd, &f.provider)
 	cmd.Flags().StringVar(&f.source, "source", "", "sign with the secret of this source")
-	cmd.Flags().StringVar(&f.job, "job", "", "sign with the secret of this job, or with its source's: an id, or a name in --secrets")
-	cmd.Flags().StringVar(&f.secrets, "secrets", "", "take the secret from this YAML file (mode 0600), and not from the database")
-	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory of the gateway dev to ask for the secret, where DATABASE_URL is not set")
-	cmd.Flags().DurationVar(&f.age, "age", 0, "sign as of so long ago (like 10m), to see a signature that is too old refused")
+	cmd.Flags().StringVar(&f.job, "job", "", "sign with the secret of this job or its source: an id, or a name in --secrets")
+	cmd.Flags().StringVar(&f.secrets, "secrets", "", "take the secret from this YAML file (mode 0600) instead of the database")
+	cmd.Flags().StringVar(&f.dir, "dir", devDirDefault, "the directory of the gateway dev to read the secret from, if DATABASE_URL is not set")
+	cmd.Flags().DurationVar(&f.age, "age", 0, "sign with a time this long ago (like 10m), to test that an old signature is refused")
 	addJSONFlag(cmd, &f.asJSON)
 	return cmd
 }
@@ -53,7 +53,7 @@ func (f *signFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if (f.source == "") == (f.job == "") {
-		return usagef("whose secret? give --source NAME or --job NAME, one of them")
+		return usagef("which secret? give either --source NAME or --job NAME")
 	}
 	secret, err := f.secret(cmd)
 	if err != nil {

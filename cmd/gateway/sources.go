@@ -26,7 +26,7 @@ func sourcesAddCommand() *cobra.Command {
 	var secretStdin, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "add --provider P --name NAME",
-		Short: "Add a source and print the path that the vendor is to call",
+		Short: "Add a source and print the path for the vendor to call",
 		Long: `Adds a source. It works without a secret too: Nylas makes one only after it has called the URL with a
 challenge, which the gateway answers at any time. Until one is set, signed calls are asked to come again.`,
 		Example: `  printf %s "$SLACK_SIGNING_SECRET" | gateway sources add --provider slack --name main --ref api_app_id=A1 --secret-stdin
@@ -65,7 +65,7 @@ challenge, which the gateway answers at any time. Until one is set, signed calls
 	addProviderFlag(cmd, &provider)
 	cmd.Flags().StringVar(&name, "name", "", "the source's name, unique per provider and part of its URL: letters, digits, dots, underscores and hyphens")
 	addRefFlag(cmd, &refs, "pin the application's own identity as NAME=VALUE, like api_app_id=A1 or application_id=…; may repeat.\n"+
-		"A call that names another application is dropped as job_mismatch")
+		"a call that names another application is dropped as job_mismatch")
 	cmd.Flags().BoolVar(&secretStdin, "secret-stdin", false, "read the signing secret from stdin")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
@@ -102,7 +102,7 @@ type sourceName struct{ provider, name, id string }
 func (n *sourceName) add(cmd *cobra.Command) {
 	addProviderFlag(cmd, &n.provider)
 	cmd.Flags().StringVar(&n.name, "name", "", "the source's name; needs --provider")
-	cmd.Flags().StringVar(&n.id, "id", "", "the source's id, in place of its name")
+	cmd.Flags().StringVar(&n.id, "id", "", "the source's id, instead of its name")
 }
 
 // read takes the argument, if there is one, and checks that exactly one source is named.

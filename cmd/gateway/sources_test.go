@@ -56,8 +56,8 @@ func TestSourcesErrorsSayWhatToDo(t *testing.T) {
 		says   []string
 	}{
 		{"no provider", "", "add --name x", exitUsage, []string{"--provider is missing", "nylas or slack"}},
-		{"unknown provider", "", "add --provider teams --name x", exitUsage, []string{`--provider "teams" is unknown`, "nylas or slack"}},
-		{"list of an unknown provider", "", "list --provider teams", exitUsage, []string{`--provider "teams" is unknown`}},
+		{"unknown provider", "", "add --provider teams --name x", exitUsage, []string{`unknown --provider "teams"`, "nylas or slack"}},
+		{"list of an unknown provider", "", "list --provider teams", exitUsage, []string{`unknown --provider "teams"`}},
 		{"no name", "", "add --provider slack", exitUsage, []string{"--name is missing"}},
 		{"two names", "", "add a --name b --provider slack", exitUsage, []string{"two different things"}},
 		{"bad name", "", "add --name ../x --provider slack", exitUsage, []string{"cannot be named", "letters, digits"}},
@@ -79,8 +79,8 @@ func TestSourcesErrorsSayWhatToDo(t *testing.T) {
 		{"remove with jobs", "", "remove main --provider slack", exitUsage, []string{"has active jobs, 1 of them", "jobs close"}},
 		{"rotation too long", "", "set-secret main --provider slack --rotating 61m", exitUsage, []string{"--rotating", "at most 1h"}},
 		{"rotation of nothing", "", "set-secret main --provider slack --rotating 0s", exitUsage, []string{"--rotating", "at most 1h"}},
-		{"rotation with a secret", "x", "set-secret main --provider slack --rotating 1m --secret-stdin", exitUsage, []string{"--rotating stands alone"}},
-		{"rotation that drops", "", "set-secret main --provider slack --rotating 1m --drop-previous", exitUsage, []string{"--rotating stands alone"}},
+		{"rotation with a secret", "x", "set-secret main --provider slack --rotating 1m --secret-stdin", exitUsage, []string{"--rotating sets and ends no secret"}},
+		{"rotation that drops", "", "set-secret main --provider slack --rotating 1m --drop-previous", exitUsage, []string{"--rotating sets and ends no secret"}},
 		{"set an empty secret", "\r\n", "set-secret main --provider slack", exitUsage, []string{"blank"}},
 	}
 	for _, tt := range tests {

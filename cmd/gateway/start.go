@@ -125,7 +125,7 @@ func (g *gateway) checkStart(ctx context.Context) error {
 	if !server.Fsync {
 		g.fsyncOff.Set(1)
 		g.log.Warn("PostgreSQL reports fsync = off, and GATEWAY_ACCEPT_FSYNC_OFF accepts it: " +
-			"unless the provider makes commits durable in another way, a crash loses deliveries that were acknowledged")
+			"unless the provider makes commits durable in another way, a crash loses acknowledged deliveries")
 	}
 	return nil
 }

@@ -247,7 +247,7 @@ func TestServeAcceptsFsyncOff(t *testing.T) {
 	server := pgtest.NewServer(t, pgtest.Options{Settings: map[string]string{"full_page_writes": "on"}}) // as a provider has it
 	s := startServing(t, server.URL(pgtest.Database), "GATEWAY_ACCEPT_FSYNC_OFF=true")
 	s.logged("PostgreSQL reports fsync = off, and GATEWAY_ACCEPT_FSYNC_OFF accepts it: " +
-		"unless the provider makes commits durable in another way, a crash loses deliveries that were acknowledged")
+		"unless the provider makes commits durable in another way, a crash loses acknowledged deliveries")
 	admin := "http://" + s.logged("receiving").Admin
 	if _, text := get(t, admin+"/metrics"); !strings.Contains(text, "\ngateway_db_fsync_off 1\n") {
 		t.Error("gateway_db_fsync_off is not 1")

@@ -13,7 +13,7 @@ func sweepCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "sweep",
-		Short: "Remove what is past its retention, and make the inbox's next days",
+		Short: "Remove what is past its retention, and create the inbox's next days",
 		Long: `Goes once through the idempotency keys, the drops and the inbox, removes what is past its retention and makes
 the inbox's days for the week ahead. A gateway does the same in the background (GATEWAY_SWEEP_INTERVAL); any
 number may run at once, beside all writers. What a bounded pass or a busy table leaves is the backlog.`,

@@ -28,7 +28,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 		Short: short,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("%s has no command %q; it has %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+				return usagef("%s has no command %q (known: %s)", cmd.CommandPath(), args[0], strings.Join(names, ", "))
 			}
 			return usagef("give a command: %s %s", cmd.CommandPath(), strings.Join(names, "|"))
 		},
@@ -41,7 +41,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
-			return usagef("%q is one argument too many; usage: %s", args[n], cmd.UseLine())
+			return usagef("unexpected argument %q; usage: %s", args[n], cmd.UseLine())
 		}
 		return nil
 	}
@@ -62,7 +62,7 @@ func one(args []string, flag, value string) (string, error) {
 }
 
 func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
-	cmd.Flags().BoolVar(asJSON, "json", false, "print exactly one JSON object on stdout, and nothing else there")
+	cmd.Flags().BoolVar(asJSON, "json", false, "print exactly one JSON object on stdout")
 }
 
 func addProviderFlag(cmd *cobra.Command, provider *string) {
@@ -89,14 +89,14 @@ func checkProvider(provider string, optional bool) error {
 		return nil
 	}
 	if provider == "" {
-		return usagef("--provider is missing; it is %s", strings.Join(names, " or "))
+		return usagef("--provider is missing (known: %s)", strings.Join(names, " or "))
 	}
 	for _, name := range names {
 		if name == provider {
 			return nil
 		}
 	}
-	return usagef("--provider %q is unknown; it is %s", provider, strings.Join(names, " or "))
+	return usagef("unknown --provider %q (known: %s)", provider, strings.Join(names, " or "))
 }
 
 // parseRefs reads NAME=VALUE texts.
@@ -140,7 +140,7 @@ func targetBase(target string, yes bool) (string, error) {
 		return "", usagef("--target %q: write the gateway's address without a path, like http://127.0.0.1:8080", target)
 	}
 	if !configs.OnLoopback(u.Host) && !yes {
-		return "", usagef("--target %s is not this machine, and deliveries would be stored there; add --yes if that is meant", u.Host)
+		return "", usagef("--target %s is not this machine, and deliveries would be stored there; add --yes to confirm", u.Host)
 	}
 	return u.Scheme + "://" + u.Host, nil
 }

@@ -43,7 +43,7 @@ func ReadFile(file string) (File, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the file of secrets: %w", err)
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("%s has the mode %#o, so that others can read the secrets in it; run: chmod 600 %s", file, info.Mode().Perm(), safetext.Shell(file))
+		return nil, fmt.Errorf("%s has mode %#o, so others can read its secrets; run: chmod 600 %s", file, info.Mode().Perm(), safetext.Shell(file))
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSecretsFile+1))
 	switch {
@@ -86,7 +86,7 @@ func (f File) Find(list []*capture.Capture) (capture.Places, error) {
 		}
 		e, ok := f[party.Name]
 		if !ok {
-			missing = append(missing, fmt.Errorf("%s %s %q is not in the file of secrets; capture %s needs it", c.Provider, kind, party.Name, c.Name))
+			missing = append(missing, fmt.Errorf("%s %s %q is not in the secrets file; capture %s needs it", c.Provider, kind, party.Name, c.Name))
 		} else if !strings.HasPrefix(e.Path, "/webhooks/"+c.Provider+"/") {
 			missing = append(missing, fmt.Errorf("the path of %q is not one of %s's; capture %s needs the %s there", party.Name, c.Provider, c.Name, kind))
 		}

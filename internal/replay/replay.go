@@ -111,7 +111,7 @@ func Load(paths []string, times int) ([]*Case, error) {
 		case capture.Kept:
 			errs = append(errs, fmt.Errorf("%s: %w", c.Name, capture.ErrNotReplayed))
 		case capture.Recorded:
-			errs = append(errs, fmt.Errorf("%s: its recorded signature is valid only at the time it was made; go test replays it in process", c.Name))
+			errs = append(errs, fmt.Errorf("%s: its recorded signature is valid only at its own time; go test replays it in process", c.Name))
 		}
 	}
 	return cases, errors.Join(errs...)
@@ -200,12 +200,12 @@ func (c *Case) judge() {
 		}
 	}
 	if c.otherAnswers > 0 {
-		problem("%d answered with another body than %.60q", c.otherAnswers, c.want.Answer)
+		problem("%d answered with a body other than %.60q", c.otherAnswers, c.want.Answer)
 	}
 	if c.Sent() < c.times {
 		problem("sent %d of %d times", c.Sent(), c.times)
 	} else if want := c.Expected(); c.Outcomes != nil && c.Outcomes.String() != want.String() {
-		problem("became %s, want %s%s", c.Outcomes, want, c.hint())
+		problem("outcomes %s, want %s%s", c.Outcomes, want, c.hint())
 	}
 	slices.Sort(c.Problems)
 }
@@ -213,7 +213,7 @@ func (c *Case) judge() {
 // hint says why a content may differ from the one that the gateway has.
 func (c *Case) hint() string {
 	if c.Outcomes[string(drops.HashMismatch)] > 0 && slices.Contains(c.Capture.Scrubbed, "token") {
-		return " (the verification token was taken out of it, and a form without it is another content; see --keep-token of gateway export)"
+		return " (its verification token was removed, and a form without it is different content; see --keep-token of gateway export)"
 	}
 	return ""
 }

@@ -140,7 +140,7 @@ func writeCaptures(cmd *cobra.Command, list []*capture.Capture, out string, scru
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "scrubbed; kept as words of the protocol, look at them before you commit: %s\n", orDash(safetext.Line(strings.Join(kept, ", "))))
+	fmt.Fprintf(cmd.ErrOrStderr(), "scrubbed; these texts were kept as part of the protocol, check them before you commit: %s\n", orDash(safetext.Line(strings.Join(kept, ", "))))
 	return capture.WriteAll(out, list, vendorsByName(), capture.Shared)
 }
 

@@ -101,7 +101,7 @@ func printSent(cmd *cobra.Command, r send.Request, kind string, result send.Resu
 	switch {
 	case err != nil:
 	case r.Handshake:
-		_, err = fmt.Fprintln(out, "\na handshake: answered, and nothing of it is kept")
+		_, err = fmt.Fprintln(out, "\na handshake: answered, nothing is kept")
 	case len(result.Answers) > 1 && len(result.Stored) > 0:
 		_, err = fmt.Fprintf(out, "\nsent %d times, stored once: the others were duplicates, acknowledged and not kept\n", len(result.Answers))
 	}

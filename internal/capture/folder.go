@@ -11,7 +11,7 @@ import (
 )
 
 // ErrSignature refuses to scrub a capture that carries a signature: it would not fit any more.
-var ErrSignature = errors.New("it carries a signature of its body, which does not fit once it is scrubbed: import it without --keep-signature")
+var ErrSignature = errors.New("it has a signature of its body, and scrubbing changes the body: import it without --keep-signature")
 
 // ScrubAll scrubs the captures, as Scrub does, unless one of them carries a signature.
 func ScrubAll(list []*Capture, vendors map[string]providers.Provider) (kept []string, err error) {
@@ -36,7 +36,7 @@ func WriteAll(out string, list []*Capture, vendors map[string]providers.Provider
 		}
 		err := c.Write(dir, privacy)
 		if errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("%s is there already: choose another --out, or remove it", dir)
+			return fmt.Errorf("%s exists already: choose another --out, or remove it", dir)
 		}
 		if err != nil {
 			return err

@@ -60,7 +60,7 @@ func (e *Exporter) Capture(ctx context.Context, id uuid.UUID) (*capture.Capture,
 func (e *Exporter) origin(provider string) (capture.Origin, error) {
 	p, ok := e.vendors[provider]
 	if !ok {
-		return capture.Origin{}, fmt.Errorf("it is of %s, which this build has not", provider)
+		return capture.Origin{}, fmt.Errorf("it is of %s, which this build does not have", provider)
 	}
 	return capture.Origin{Vendor: p, KeepToken: e.keepToken}, nil
 }
@@ -88,7 +88,7 @@ func (e *Exporter) delivery(row feed.Delivery) (*capture.Capture, error) {
 		return nil, err
 	}
 	if alone {
-		c.About = "one delivery of a request that carried several, in a request of its own"
+		c.About = "one delivery of a request with several, in a separate request"
 	}
 	c.Describe(origin.Vendor)
 	c.Name = name(row.Provider, row.EventType, row.ID)

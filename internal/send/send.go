@@ -145,11 +145,11 @@ func (result *Result) Check(r Request) error {
 			return fmt.Errorf("the gateway answers %d: %s", a.Status, meaning(a.Status))
 		}
 		if a.Body != r.Answer {
-			return fmt.Errorf("the gateway answers 200 with %q, and %q is what the vendor waits for", a.Body, r.Answer)
+			return fmt.Errorf("the gateway answers 200 with %q, but the vendor expects %q", a.Body, r.Answer)
 		}
 	}
 	if !r.Handshake && len(result.Stored) == 0 && len(result.Dropped) == 0 {
-		return errors.New("acknowledged, but neither a stored row nor a drop is in this database: is it the gateway's own?")
+		return errors.New("acknowledged, but this database has neither a row nor a drop of it: does the gateway use this database?")
 	}
 	return nil
 }
@@ -162,9 +162,9 @@ func meaning(status int) string {
 	case http.StatusRequestEntityTooLarge:
 		return "the body is over GATEWAY_MAX_BODY_BYTES"
 	case http.StatusServiceUnavailable:
-		return "call again later: no secret yet, a rotation declared open, or PostgreSQL does not keep up; its log says which"
+		return "try again: no secret is set, a rotation is declared open, or PostgreSQL does not keep up; the gateway's log says which"
 	case http.StatusNotFound:
-		return "there is no such URL: is the --target a gateway?"
+		return "unknown URL: is the --target a gateway?"
 	default:
 		return "a gateway does not answer so: is the --target one?"
 	}

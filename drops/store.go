@@ -70,11 +70,8 @@ func (s *Store) List(ctx context.Context, f Filter) (list []Kept, more bool, err
 	if f.Limit < 1 || f.Limit > MaxList {
 		return nil, false, fmt.Errorf("list drops: limit %d is not between 1 and %d", f.Limit, MaxList)
 	}
-	rows, err := s.pool.Query(ctx, listSQL, known(f.Since), known(f.After.StoredAt), f.After.ID,
+	list, err = s.read(ctx, listSQL, known(f.Since), known(f.After.StoredAt), f.After.ID,
 		string(f.Reason), f.Provider, known(f.Organization), known(f.Job), f.Limit+1)
-	if err == nil {
-		list, err = pgx.CollectRows(rows, scan)
-	}
 	if err != nil {
 		return nil, false, fmt.Errorf("list drops: %w", err)
 	}
@@ -109,18 +106,14 @@ SELECT ` + columns + `, r.headers::text, r.content_type, r.content_encoding, r.b
 // Find returns a drop with its request, which may be stored with another drop. When the request was not kept, Headers is
 // empty and Body nil. It returns ErrNotFound when there is no such drop.
 func (s *Store) Find(ctx context.Context, id uuid.UUID) (Kept, error) {
-	rows, err := s.pool.Query(ctx, findSQL, id)
+	list, err := s.read(ctx, findSQL, id)
 	if err != nil {
 		return Kept{}, fmt.Errorf("find drop: %w", err)
 	}
-	kept, err := pgx.CollectExactlyOneRow(rows, scan)
-	if errors.Is(err, pgx.ErrNoRows) {
+	if len(list) == 0 {
 		return Kept{}, ErrNotFound
 	}
-	if err != nil {
-		return Kept{}, fmt.Errorf("find drop: %w", err)
-	}
-	return kept, nil
+	return list[0], nil
 }
 
 // An id begins with the time of receipt, so a bound on it keeps the primary key from reading older drops.
@@ -133,11 +126,7 @@ SELECT ` + columns + `, headers::text, content_type, content_encoding, body
 // FindBodies returns the drops whose row holds one of the bodies, byte for byte, with their requests, by id. Of several
 // drops of one request only one holds it. It reads no drop with an id below from: feed.FirstID makes that of a time.
 func (s *Store) FindBodies(ctx context.Context, from uuid.UUID, provider string, bodies [][]byte) ([]Kept, error) {
-	rows, err := s.pool.Query(ctx, bodiesSQL, from, provider, bodies)
-	if err != nil {
-		return nil, fmt.Errorf("find drops by body: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, scan)
+	list, err := s.read(ctx, bodiesSQL, from, provider, bodies)
 	if err != nil {
 		return nil, fmt.Errorf("find drops by body: %w", err)
 	}
@@ -183,7 +172,15 @@ func (s *Store) RequestReasons(ctx context.Context, request uuid.UUID) (map[int]
 	return reasons, nil
 }
 
-// scan reads the columns, and those of the request.
+// read runs a statement that selects the columns and those of the request.
+func (s *Store) read(ctx context.Context, sql string, args ...any) ([]Kept, error) {
+	rows, err := s.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
+
 func scan(row pgx.CollectableRow) (Kept, error) {
 	var (
 		k                                          Kept

@@ -86,20 +86,14 @@ const findSQL = `SELECT ` + columns + `, body FROM agent.webhook_deliveries WHER
 
 // Find returns the delivery with its body, or ErrNotFound.
 func (r *Reader) Find(ctx context.Context, id uuid.UUID) (Delivery, error) {
-	rows, err := r.db.Query(ctx, findSQL, id)
+	list, err := r.read(ctx, findSQL, id)
 	if err != nil {
 		return Delivery{}, fmt.Errorf("find delivery: %w", err)
 	}
-	d, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (d Delivery, err error) {
-		return d, row.Scan(append(d.fields(), &d.Body)...)
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
+	if len(list) == 0 {
 		return Delivery{}, ErrNotFound
 	}
-	if err != nil {
-		return Delivery{}, fmt.Errorf("find delivery: %w", err)
-	}
-	return d, nil
+	return list[0], nil
 }
 
 // List returns a page of the deliveries that the filter selects, by id, without their bodies. The next page begins
@@ -109,13 +103,7 @@ func (r *Reader) List(ctx context.Context, f Filter) ([]Delivery, error) {
 		return nil, fmt.Errorf("list deliveries: limit %d is not between 1 and %d", f.Limit, MaxList)
 	}
 	sql, args := f.query()
-	rows, err := r.db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d Delivery, err error) {
-		return d, row.Scan(d.fields()...)
-	})
+	list, err := r.read(ctx, sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
@@ -149,7 +137,7 @@ func (r *Reader) All(ctx context.Context, f Filter) iter.Seq2[Delivery, error] {
 // query returns the statement for a page. It names only the fields that are set: a condition like "$1 IS NULL OR …"
 // keeps PostgreSQL from using the primary key once it has made a plan for any parameters.
 func (f *Filter) query() (sql string, args []any) {
-	sql = `SELECT ` + columns + ` FROM agent.webhook_deliveries WHERE true`
+	sql = `SELECT ` + columns + `, NULL::bytea FROM agent.webhook_deliveries WHERE true`
 	and := func(set bool, condition string, value any) {
 		if set {
 			args = append(args, value)
@@ -171,10 +159,15 @@ func (f *Filter) query() (sql string, args []any) {
 	return sql + fmt.Sprintf(` ORDER BY id LIMIT $%d`, len(args)), args
 }
 
-// fields are where the columns of a row go.
-func (d *Delivery) fields() []any {
-	return []any{
-		&d.ID, &d.OrganizationID, &d.Provider, &d.JobID, &d.DeliveryKey, &d.EventType, &d.RequestHash, &d.Headers, &d.ContentType,
-		&d.ContentEncoding, &d.Bytes, &d.OrderingKey, &d.ReceivedAt, &d.StoredAt,
+// read runs a statement that selects the columns and the body.
+func (r *Reader) read(ctx context.Context, sql string, args ...any) ([]Delivery, error) {
+	rows, err := r.db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
 	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (d Delivery, err error) {
+		err = row.Scan(&d.ID, &d.OrganizationID, &d.Provider, &d.JobID, &d.DeliveryKey, &d.EventType, &d.RequestHash, &d.Headers,
+			&d.ContentType, &d.ContentEncoding, &d.Bytes, &d.OrderingKey, &d.ReceivedAt, &d.StoredAt, &d.Body)
+		return d, err
+	})
 }

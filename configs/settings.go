@@ -272,6 +272,21 @@ func OnLoopback(hostport string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
+// Dialable returns the address at which this machine calls what listens on an address.
+func Dialable(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen // it was checked when the settings were loaded
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if ip != nil && ip.To4() == nil {
+			host = "::1"
+		}
+	}
+	return net.JoinHostPort(host, port)
+}
+
 // databaseURL never quotes the text: it holds a password.
 func databaseURL(text string) error {
 	if text == "" {

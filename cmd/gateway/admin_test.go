@@ -2,12 +2,9 @@ package main
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"webhook-gateway/configs"
 )
@@ -71,26 +68,5 @@ func TestAdminOffLoopbackNeedsConsent(t *testing.T) {
 	write("admin_listen: \":8081\"\nadmin_open: true\n")
 	if r := c.run("config", "check"); r.status != exitOK {
 		t.Errorf("config check: status %d, %s", r.status, r.err)
-	}
-}
-
-func TestProfilesAreOnLoopbackAlone(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		listen string
-		pprof  bool
-		status int
-	}{
-		{"127.0.0.1:8081", true, http.StatusOK},
-		{"127.0.0.1:8081", false, http.StatusNotFound},
-		{"0.0.0.0:8081", true, http.StatusNotFound},
-		{":8081", true, http.StatusNotFound},
-	} {
-		cfg := configs.Config{AdminListen: tt.listen, AdminOpen: true, Pprof: tt.pprof}
-		rec := httptest.NewRecorder()
-		newAdmin(cfg, prometheus.NewRegistry(), nil).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/debug/pprof/", nil))
-		if rec.Code != tt.status {
-			t.Errorf("listening on %s, profiles %v: %d, want %d", tt.listen, tt.pprof, rec.Code, tt.status)
-		}
 	}
 }

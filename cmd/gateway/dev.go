@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"webhook-gateway/configs"
 	"webhook-gateway/internal/dev"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/safetext"
@@ -134,7 +135,7 @@ func (f *devFlags) print(cmd *cobra.Command, r dev.Running, made []dev.Registere
 	if f.dir != devDirDefault {
 		inDir, envFile = " --dir "+safetext.Shell(string(r.Folder)), r.Folder.EnvFile()
 	}
-	public, admin := "http://"+dialable(r.Env.Listen), "http://"+dialable(r.Env.AdminListen)
+	public, admin := "http://"+configs.Dialable(r.Env.Listen), "http://"+configs.Dialable(r.Env.AdminListen)
 	for i := range made {
 		made[i].Send = again + " send " + made[i].Provider + inDir
 	}

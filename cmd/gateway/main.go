@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"webhook-gateway/internal/admin"
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/pg"
@@ -61,7 +62,7 @@ func exitStatus(err error) int {
 		return exitUnreachable
 	case isA[settingError](err), is(pg.ErrSettings), is(jobs.ErrKey):
 		return exitConfig
-	case isA[usageError](err), is(jobs.ErrInvalid), is(capture.ErrSignature), is(capture.ErrNoParty):
+	case isA[usageError](err), is(jobs.ErrInvalid), is(capture.ErrSignature), is(capture.ErrNoParty), is(admin.ErrURL):
 		return exitUsage
 	case isA[mismatchError](err):
 		return exitMismatch

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"log/slog"
 	"os"
 	"runtime/debug"
 
@@ -19,4 +21,8 @@ func relaxCollector(cfg configs.Config) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(cfg.BodyBudgetBytes + cfg.QueueBytes + beside)
 	}
+}
+
+func newLogger(w io.Writer, cfg configs.Config) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: cfg.LogLevel}))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"webhook-gateway/configs"
+	"webhook-gateway/internal/admin"
 	"webhook-gateway/providers"
 )
 
@@ -210,10 +211,10 @@ func TestHealthOfThePublicListener(t *testing.T) {
 			t.Errorf("%s: %d %q, want 200 and no body", method, res.StatusCode, text)
 		}
 	}
-	var draining admin
-	draining.setUnready("draining")
+	var draining admin.Handler
+	draining.SetUnready("draining")
 	rec := httptest.NewRecorder()
-	draining.healthz(rec, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+	draining.Healthz(rec, httptest.NewRequest(http.MethodGet, "/healthz", nil))
 	if rec.Code != http.StatusServiceUnavailable || rec.Body.Len() > 0 {
 		t.Errorf("draining: %d %q, want 503 and no body", rec.Code, rec.Body)
 	}

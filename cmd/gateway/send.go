@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"webhook-gateway/configs"
 	"webhook-gateway/internal/dev"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/registry"
@@ -91,7 +92,7 @@ func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleTyp
 		return err
 	}
 	if f.target == "" {
-		f.target = "http://" + dialable(at.Listen)
+		f.target = "http://" + configs.Dialable(at.Listen)
 	}
 	base, err := targetBase(f.target, f.yes)
 	if err != nil {

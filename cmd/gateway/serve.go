@@ -23,6 +23,7 @@ import (
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
 	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/admin"
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/connections"
 	"webhook-gateway/internal/inbox"
@@ -114,7 +115,7 @@ type gateway struct {
 	inbox     *inbox.Inbox
 	sweeper   *inbox.Sweeper
 	recorder  *capture.Recorder // nil: nothing is captured
-	admin     *admin
+	admin     *admin.Handler
 
 	connections *connections.Limit
 	partitions  *inbox.Partitions
@@ -165,7 +166,7 @@ func newGateway(b base) (*gateway, error) {
 	}
 	return &gateway{
 		base: b, receiver: receiver, directory: directory, inbox: box, sweeper: sweeper, recorder: recorder,
-		admin: newAdmin(b.cfg, b.reg, directory), partitions: partitions, fsyncOff: newFsyncOff(b.reg),
+		admin: admin.New(admin.Options{Listen: b.cfg.AdminListen, Open: b.cfg.AdminOpen, Pprof: b.cfg.Pprof}, b.reg, directory), partitions: partitions, fsyncOff: newFsyncOff(b.reg),
 		connections: connections.New(connections.FitFiles(b.cfg.MaxConnections, b.log), receiver.Shed, b.reg),
 	}, nil
 }
@@ -197,7 +198,7 @@ func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
 	stopBackground := g.background(ctx)
 	defer stopBackground()
 	g.open.Store(true)
-	g.admin.setReady()
+	g.admin.SetReady()
 	g.log.Info("receiving", "listen", at.Public.String(), "admin_listen", at.Admin.String())
 	if ready != nil {
 		ready(at)
@@ -209,7 +210,7 @@ func (g *gateway) run(ctx context.Context, ready func(addresses)) error {
 	case err = <-failed:
 	}
 	g.log.Info("draining", "delay", g.cfg.ShutdownDelay.String())
-	g.admin.setUnready("draining")
+	g.admin.SetUnready("draining")
 	time.Sleep(g.cfg.ShutdownDelay)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.ShutdownTimeout)
 	defer cancel()
@@ -240,7 +241,7 @@ func (g *gateway) publicServer() *http.Server {
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = clientAddress(g.cfg.TrustedProxies)
 	g.receiver.Mount(e)
-	e.Match([]string{http.MethodGet, http.MethodHead}, "/healthz", echo.WrapHandler(http.HandlerFunc(g.admin.healthz)))
+	e.Match([]string{http.MethodGet, http.MethodHead}, "/healthz", echo.WrapHandler(http.HandlerFunc(g.admin.Healthz)))
 	return &http.Server{
 		Handler:           g.onceOpen(e),
 		ReadHeaderTimeout: 10 * time.Second,

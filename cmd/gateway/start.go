@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"webhook-gateway/configs"
@@ -65,7 +66,7 @@ func (g *gateway) start(ctx context.Context, at addresses) error {
 		case !g.cfg.WaitForPostgres, !pg.Passing(err), ctx.Err() != nil:
 			return err
 		}
-		g.admin.setUnready("waiting for PostgreSQL: " + err.Error())
+		g.admin.SetUnready("waiting for PostgreSQL: " + err.Error())
 		if time.Since(logged) >= startLogged {
 			logged = time.Now()
 			g.log.Warn("waiting for PostgreSQL", "waited", time.Since(began).Round(time.Second).String(), "err", err,
@@ -160,4 +161,16 @@ func unusable(err error) error {
 		return err
 	}
 	return databaseError{pg.Unavailable(err)}
+}
+
+// clientAddress tells whose address a log line shows: the connection's unless that is a proxy's. Any client can
+// send an X-Forwarded-For.
+func clientAddress(proxies configs.Networks) echo.IPExtractor {
+	trusted := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
+	for _, p := range proxies {
+		trusted = append(trusted, echo.TrustIPRange(&net.IPNet{
+			IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
+		}))
+	}
+	return echo.ExtractIPFromXFFHeader(trusted...)
 }

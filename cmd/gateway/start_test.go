@@ -7,18 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"webhook-gateway/configs"
 	"webhook-gateway/internal/pgtest"
-	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 )
 
@@ -326,29 +322,4 @@ func TestUnreadyWhileDraining(t *testing.T) {
 	if took := time.Since(began); took < delay {
 		t.Errorf("stopped after %s, before the delay of %s", took, delay)
 	}
-}
-
-func TestUnreadyOnceDirectoryIsStale(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		reg := prometheus.NewRegistry()
-		a := newAdmin(configs.Config{}, reg, jobs.NewDirectory(nil, nil, nil, nil))
-		ask := func() int {
-			w := httptest.NewRecorder()
-			a.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/readyz", nil))
-			return w.Code
-		}
-		if got := ask(); got != 503 {
-			t.Errorf("before it receives: %d", got)
-		}
-		a.setReady()
-		time.Sleep(10 * time.Second)
-		if got := ask(); got != 200 {
-			t.Errorf("after 10 s: %d", got)
-		}
-		time.Sleep(time.Second)
-		if got := ask(); got != 503 {
-			t.Errorf("after 11 s: %d", got)
-		}
-	})
 }

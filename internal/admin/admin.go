@@ -1,40 +1,50 @@
-package main
+// Package admin is a gateway's private listener: metrics, liveness, readiness, and profiles where they are allowed.
+package admin
 
 import (
 	"fmt"
-	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"runtime"
 	"sync/atomic"
 	"time"
 
-	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"webhook-gateway/configs"
-	"webhook-gateway/jobs"
 )
 
-// stale is how long the directory may not have answered before the gateway calls itself unready: longer
-// than a failover's hiccup, shorter than a vendor's patience.
+// stale is how long the directory may not have answered before the gateway is unready: longer than the hiccup of a
+// failover, shorter than a vendor waits.
 const stale = 10 * time.Second
 
-// admin is the private listener: metrics, liveness, readiness, and profiles where they are allowed.
-type admin struct {
+// Directory says how current the sources and jobs are.
+type Directory interface {
+	Age() time.Duration // since the last read that succeeded
+	ReadOnly() string   // why the server takes no writes; empty when it does
+}
+
+// Options are what the listener answers to.
+type Options struct {
+	Listen string // its address
+	Open   bool   // any host may ask, not only this machine's names
+	Pprof  bool   // profiles, if Listen is on loopback
+}
+
+// Handler answers the private listener's requests. It is unready until SetReady. It is safe for concurrent use.
+type Handler struct {
 	http.Handler
-	directory *jobs.Directory
+	directory Directory
 	unready   atomic.Pointer[string] // why it does not receive; nil once it does
 }
 
-func newAdmin(cfg configs.Config, reg *prometheus.Registry, directory *jobs.Directory) *admin {
+// New returns a Handler that shows the metrics of reg.
+func New(o Options, reg *prometheus.Registry, directory Directory) *Handler {
 	mux := http.NewServeMux()
-	a := &admin{Handler: mux, directory: directory}
-	a.setUnready("starting")
-	if !cfg.AdminOpen {
+	a := &Handler{Handler: mux, directory: directory}
+	a.SetUnready("starting")
+	if !o.Open {
 		a.Handler = thisMachine(mux)
 	}
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -51,7 +61,7 @@ func newAdmin(cfg configs.Config, reg *prometheus.Registry, directory *jobs.Dire
 	}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc("GET /readyz", a.readyz)
-	if cfg.Pprof && configs.OnLoopback(cfg.AdminListen) {
+	if o.Pprof && configs.OnLoopback(o.Listen) {
 		runtime.SetMutexProfileFraction(100) // or /debug/pprof/mutex would be empty
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -73,12 +83,14 @@ func thisMachine(next http.Handler) http.Handler {
 	})
 }
 
-func (a *admin) setReady() { a.unready.Store(nil) }
+// SetReady says that deliveries are received.
+func (a *Handler) SetReady() { a.unready.Store(nil) }
 
-func (a *admin) setUnready(why string) { a.unready.Store(&why) }
+// SetUnready says why deliveries are not received.
+func (a *Handler) SetUnready(why string) { a.unready.Store(&why) }
 
-// why says why no delivery would be stored now; empty: it would.
-func (a *admin) why() string {
+// why says why a delivery would not be stored now; empty if it would.
+func (a *Handler) why() string {
 	if unready := a.unready.Load(); unready != nil {
 		return "not receiving: " + *unready
 	}
@@ -91,7 +103,7 @@ func (a *admin) why() string {
 	return ""
 }
 
-func (a *admin) readyz(w http.ResponseWriter, _ *http.Request) {
+func (a *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
 	if why := a.why(); why != "" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprintln(w, why)
@@ -100,25 +112,9 @@ func (a *admin) readyz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ready")
 }
 
-// healthz is readyz for a load balancer that can only ask the public listener: the status alone.
-func (a *admin) healthz(w http.ResponseWriter, _ *http.Request) {
+// Healthz answers like /readyz, with the status only, a load balancer that can reach just the public listener.
+func (a *Handler) Healthz(w http.ResponseWriter, _ *http.Request) {
 	if a.why() != "" {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-}
-
-// clientAddress tells whose address a log line shows: the connection's unless that is a proxy's. Any client can
-// send an X-Forwarded-For.
-func clientAddress(proxies configs.Networks) echo.IPExtractor {
-	trusted := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
-	for _, p := range proxies {
-		trusted = append(trusted, echo.TrustIPRange(&net.IPNet{
-			IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
-		}))
-	}
-	return echo.ExtractIPFromXFFHeader(trusted...)
-}
-
-func newLogger(w io.Writer, cfg configs.Config) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: cfg.LogLevel}))
 }

@@ -19,3 +19,9 @@ const (
 func Reasons() []Reason {
 	return []Reason{Duplicate, HashMismatch, UnknownJob, JobMismatch, Malformed}
 }
+
+// Ending is how a delivery ended: kept (the zero value), dropped for a reason, or failed.
+type Ending struct {
+	Dropped Reason // empty if it was kept or failed
+	Failed  bool   // the vendor is asked to send it again
+}

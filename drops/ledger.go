@@ -69,17 +69,42 @@ func (l *Ledger) Recover(provider string, n int) {
 }
 
 // End counts endings of deliveries that waited. A delivery ends once, when its ending is known, even if the vendor got its
-// answer before that.
-func (l *Ledger) End(provider string, t Tally) {
+// answer before that. It panics for a reason that Reasons does not list.
+func (l *Ledger) End(provider string, endings ...Ending) {
+	var accepted, failed uint64
+	var dropped [reasonCount]uint64
+	for _, e := range endings {
+		switch {
+		case e.Failed:
+			failed++
+		case e.Dropped == "":
+			accepted++
+		default:
+			i := slices.Index(Reasons(), e.Dropped)
+			if i < 0 {
+				panic("no such reason to drop a delivery: " + string(e.Dropped))
+			}
+			dropped[i]++
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.account(provider)
-	a.accepted += uint64(t.Accepted)
-	a.failed += uint64(t.Failed)
-	for i, n := range t.dropped {
-		a.dropped[i] += uint64(n)
+	a.accepted += accepted
+	a.failed += failed
+	for i, n := range dropped {
+		a.dropped[i] += n
 	}
-	a.waiting -= int64(t.Ended())
+	a.waiting -= int64(len(endings))
+}
+
+// Fail counts n deliveries that waited as failed.
+func (l *Ledger) Fail(provider string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(provider)
+	a.failed += uint64(n)
+	a.waiting -= int64(n)
 }
 
 func (l *Ledger) account(provider string) *account {
@@ -92,28 +117,3 @@ func (l *Ledger) account(provider string) *account {
 
 // reasonCount is how many reasons there are.
 const reasonCount = 5
-
-// Tally counts endings of deliveries. The zero value counts none.
-type Tally struct {
-	Accepted int // kept
-	Failed   int // not kept; the vendor is asked to send them again
-	dropped  [reasonCount]int
-}
-
-// Drop adds a delivery that was dropped for the reason. It panics for a reason that Reasons does not list.
-func (t *Tally) Drop(reason Reason) {
-	i := slices.Index(Reasons(), reason)
-	if i < 0 {
-		panic("no such reason to drop a delivery: " + string(reason))
-	}
-	t.dropped[i]++
-}
-
-// Ended returns the sum of all endings.
-func (t *Tally) Ended() int {
-	n := t.Accepted + t.Failed
-	for _, dropped := range t.dropped {
-		n += dropped
-	}
-	return n
-}

@@ -90,15 +90,15 @@ func TestLedgerEndings(t *testing.T) {
 	l.Receive("slack", 9)
 	l.Recover("slack", 2)
 	l.Receive("nylas", 1)
-	tally := Tally{Accepted: 2, Failed: 1}
+	endings := []Ending{{}, {}, {Failed: true}}
 	for i, reason := range Reasons() {
 		for range i {
 			if reason != JobMismatch {
-				tally.Drop(reason)
+				endings = append(endings, Ending{Dropped: reason})
 			}
 		}
 	}
-	l.End("slack", tally)
+	l.End("slack", endings...)
 
 	got := scrape(t, reg)
 	if got["last_delivery_timestamp_seconds slack"] == 0 {
@@ -134,7 +134,7 @@ func TestLedgerLastDelivery(t *testing.T) {
 		sent := float64(time.Now().Unix())
 		time.Sleep(time.Hour)
 		l.Recover("slack", 1)
-		l.End("slack", Tally{Accepted: 2})
+		l.End("slack", Ending{}, Ending{})
 
 		series := scrape(t, reg)
 		if got := series["last_delivery_timestamp_seconds slack"]; got != sent {
@@ -200,30 +200,30 @@ func work(l *Ledger, provider string, random *rand.Rand) {
 	} else {
 		l.Receive(provider, n)
 	}
-	var tally Tally
+	var endings []Ending
 	for range n {
 		switch k := random.IntN(2 + len(Reasons())); k {
 		case 0:
-			tally.Accepted++
+			endings = append(endings, Ending{})
 		case 1:
-			tally.Failed++
+			endings = append(endings, Ending{Failed: true})
 		default:
-			tally.Drop(Reasons()[k-2])
+			endings = append(endings, Ending{Dropped: Reasons()[k-2]})
 		}
 		if random.IntN(3) == 0 {
-			l.End(provider, tally)
-			tally = Tally{}
+			l.End(provider, endings...)
+			endings = nil
 		}
 	}
-	l.End(provider, tally)
+	l.End(provider, endings...)
 }
 
 func TestLedgerShowsDoubleEnd(t *testing.T) {
 	t.Parallel()
 	l, reg := setup(t, "slack")
 	l.Receive("slack", 1)
-	l.End("slack", Tally{Accepted: 1})
-	l.End("slack", Tally{Failed: 1})
+	l.End("slack", Ending{})
+	l.Fail("slack", 1)
 	if got := scrape(t, reg)["deliveries_waiting slack"]; got != -1 {
 		t.Errorf("waiting = %v, want -1: what is counted twice must show", got)
 	}
@@ -234,8 +234,7 @@ func TestLedgerPanicsOnUnknown(t *testing.T) {
 	l, _ := setup(t, "slack")
 	for name, do := range map[string]func(){
 		"a provider that the ledger was not given": func() { l.Receive("stripe", 1) },
-		"no reason":             func() { new(Tally).Drop("") },
-		"a reason off the list": func() { new(Tally).Drop("late") },
+		"a reason off the list":                    func() { l.End("slack", Ending{Dropped: "late"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -254,9 +253,7 @@ func TestLedgerAllocatesNothing(t *testing.T) {
 	l, _ := setup(t, "slack")
 	if n := testing.AllocsPerRun(1000, func() {
 		l.Receive("slack", 2)
-		tally := Tally{Accepted: 1}
-		tally.Drop(Duplicate)
-		l.End("slack", tally)
+		l.End("slack", Ending{}, Ending{Dropped: Duplicate})
 	}); n != 0 {
 		t.Errorf("a request's counting allocates %v times, want 0", n)
 	}
@@ -267,7 +264,7 @@ func BenchmarkLedger(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			l.Receive("slack", 1)
-			l.End("slack", Tally{Accepted: 1})
+			l.End("slack", Ending{})
 		}
 	})
 }

@@ -67,11 +67,8 @@ type Item struct {
 	Detail       string // our own words on the reason, for the kept drop
 }
 
-// Ending is what became of one delivery: kept, dropped for a reason, or failed.
-type Ending struct {
-	Dropped drops.Reason // empty when it was kept or failed
-	Failed  bool         // the vendor is asked to send it again
-}
+// Ending is how a delivery ended: kept, dropped for a reason, or failed.
+type Ending = drops.Ending
 
 // Directory holds the sources and jobs that are known. It is safe for concurrent use.
 type Directory interface {
@@ -144,7 +141,7 @@ func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Ad
 	items, err = g.resolveAll(ctx, req, items)
 	g.ledger.Receive(req.Provider, len(items))
 	if err != nil {
-		g.ledger.End(req.Provider, drops.Tally{Failed: len(items)})
+		g.ledger.Fail(req.Provider, len(items))
 		return &Admission{Items: items}, err
 	}
 	return g.settle(req, items, deadline)
@@ -153,7 +150,7 @@ func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Ad
 // turnAway refuses a request before its body is read.
 func (g *Gate) turnAway(req *Request) (*Admission, error) {
 	g.ledger.Receive(req.Provider, 1)
-	g.ledger.End(req.Provider, drops.Tally{Failed: 1})
+	g.ledger.Fail(req.Provider, 1)
 	return &Admission{}, ErrOverloaded
 }
 
@@ -181,12 +178,12 @@ func (g *Gate) settle(req *Request, items []Item, deadline time.Time) (*Admissio
 	work := &Work{Request: req, Items: items, Deadline: deadline, Rehash: g}
 	a := &Admission{Items: items, Ended: make(chan struct{}), work: work}
 	err := g.settler.Settle(work, func(endings []Ending) {
-		g.ledger.End(req.Provider, tally(endings))
+		g.ledger.End(req.Provider, endings...)
 		a.Endings = endings
 		close(a.Ended)
 	})
 	if err != nil {
-		g.ledger.End(req.Provider, drops.Tally{Failed: len(items)})
+		g.ledger.Fail(req.Provider, len(items))
 		return a, err
 	}
 	return a, nil
@@ -216,19 +213,4 @@ func (g *Gate) resolveEach(req *Request, items []Item) (dropped bool) {
 		}
 	}
 	return dropped
-}
-
-func tally(endings []Ending) drops.Tally {
-	t := drops.Tally{}
-	for _, e := range endings {
-		switch {
-		case e.Failed:
-			t.Failed++
-		case e.Dropped != "":
-			t.Drop(e.Dropped)
-		default:
-			t.Accepted++
-		}
-	}
-	return t
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-func TestKeysThatOpenEveryLiveSecretAreAccepted(t *testing.T) {
+func TestCheckKeysAccepts(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -31,7 +31,7 @@ func TestKeysThatOpenEveryLiveSecretAreAccepted(t *testing.T) {
 	}
 }
 
-func TestKeysThatDoNotFitAreRefusedWithWhatToDo(t *testing.T) {
+func TestCheckKeysRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -83,7 +83,7 @@ func TestKeysThatDoNotFitAreRefusedWithWhatToDo(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatCannotBeAskedSaysNothingOfTheKeys(t *testing.T) {
+func TestCheckKeysUnreachable(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
 	if err != nil {

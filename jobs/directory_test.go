@@ -28,7 +28,7 @@ func tried(k Keyring) []string {
 	return texts
 }
 
-func TestTheDirectoryKnowsWhatIsStored(t *testing.T) {
+func TestDirectoryLoads(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	main := b.source(t, "slack", "main", "old", "new")
@@ -91,7 +91,7 @@ func TestTheDirectoryKnowsWhatIsStored(t *testing.T) {
 	}
 }
 
-func TestAClosedJobIsKnownAndTakesNothing(t *testing.T) {
+func TestClosedJob(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -140,7 +140,7 @@ func TestAClosedJobIsKnownAndTakesNothing(t *testing.T) {
 	}
 }
 
-func TestARemovedSourceAndItsClosedJobsAreUnknown(t *testing.T) {
+func TestRemovedSource(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -174,7 +174,7 @@ func TestARemovedSourceAndItsClosedJobsAreUnknown(t *testing.T) {
 	}
 }
 
-func TestTheNewestSourcesOfAProviderAreListedFirst(t *testing.T) {
+func TestNewestSourcesFirst(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	for i := range MaxTried + 6 {
@@ -214,7 +214,7 @@ func TestTheNewestSourcesOfAProviderAreListedFirst(t *testing.T) {
 	}
 }
 
-func TestAChangeIsSeenByAnotherGatewayWithinASecond(t *testing.T) {
+func TestChangeSeenWithinSecond(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -247,7 +247,7 @@ func TestAChangeIsSeenByAnotherGatewayWithinASecond(t *testing.T) {
 	within("a removed source", func() bool { return !found(d.Current().SourceByID(main.ID)) })
 }
 
-func TestWhatCommitsLateIsNotSkipped(t *testing.T) {
+func TestLateCommitNotSkipped(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -288,7 +288,7 @@ func (b *bed) reads(t *testing.T, log *slog.Logger) *Directory {
 	return d
 }
 
-func TestNoRowIsReadTwiceWhileATransactionStaysOpen(t *testing.T) {
+func TestRowReadOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -314,7 +314,7 @@ func TestNoRowIsReadTwiceWhileATransactionStaysOpen(t *testing.T) {
 	}
 }
 
-func TestRowsRestoredFromAnotherServerAreReadOnce(t *testing.T) {
+func TestRestoredRowsReadOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -330,7 +330,7 @@ func TestRowsRestoredFromAnotherServerAreReadOnce(t *testing.T) {
 	}
 }
 
-func TestARowThatWasDeletedByHandIsForgottenWithinAMinute(t *testing.T) {
+func TestDeletedRowForgotten(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -360,7 +360,7 @@ func TestARowThatWasDeletedByHandIsForgottenWithinAMinute(t *testing.T) {
 	}
 }
 
-func TestAJobIsNeverReadWithoutItsSource(t *testing.T) {
+func TestJobReadWithSource(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	d := b.reads(t, slog.New(slog.DiscardHandler))
@@ -405,7 +405,7 @@ func TestAJobIsNeverReadWithoutItsSource(t *testing.T) {
 	}
 }
 
-func TestASecretThatCannotBeOpenedIsLoggedOnceAndCounted(t *testing.T) {
+func TestUnopenedSecretLoggedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -475,7 +475,7 @@ func TestASecretThatCannotBeOpenedIsLoggedOnceAndCounted(t *testing.T) {
 	}
 }
 
-func TestADeclaredRotationIsKnownUntilItEnds(t *testing.T) {
+func TestDirectoryRotation(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -519,7 +519,7 @@ func TestADeclaredRotationIsKnownUntilItEnds(t *testing.T) {
 	check("when a secret was set", NoDoubt)
 }
 
-func TestTheDirectorysMetricsTellWhatItHolds(t *testing.T) {
+func TestDirectoryMetrics(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	reg := prometheus.NewPedanticRegistry()
@@ -562,7 +562,7 @@ gateway_directory_unopened_secrets 0
 	}
 }
 
-func TestThatReadsFailAndSucceedAgainIsLoggedOnceEach(t *testing.T) {
+func TestReadFailureLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	d := NewDirectory(nil, nil, slog.New(slog.NewTextHandler(&logged, nil)), nil)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestValidNamesAreOfTheFormThatTheDatabaseTakes(t *testing.T) {
+func TestValidNames(t *testing.T) {
 	t.Parallel()
 	form := regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\z`) // the table's CHECK
 	for _, name := range []string{

@@ -67,7 +67,7 @@ func counted(t *testing.T) (*pgxpool.Pool, *lookups) {
 	return pool, seen
 }
 
-func TestFiveThousandRefreshesCostTwentyLookUpsASecond(t *testing.T) {
+func TestRefreshRate(t *testing.T) {
 	t.Parallel()
 	pool, seen := counted(t)
 	d := runDirectory(t, NewDirectory(pool, mustKeys(t, 1), slog.New(slog.DiscardHandler), nil))
@@ -117,7 +117,7 @@ func TestPollsAloneAreFew(t *testing.T) {
 	}
 }
 
-func TestARefreshNeedsAReadThatBeganAfterItsTime(t *testing.T) {
+func TestRefreshNeedsLaterRead(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	d := b.directory(t)
@@ -149,7 +149,7 @@ func TestARefreshNeedsAReadThatBeganAfterItsTime(t *testing.T) {
 	}
 }
 
-func TestARefreshSeesEveryCommitBeforeIt(t *testing.T) {
+func TestRefreshSeesCommits(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	d := b.directory(t)
@@ -162,7 +162,7 @@ func TestARefreshSeesEveryCommitBeforeIt(t *testing.T) {
 	}
 }
 
-func TestARefreshOfThePastCostsNothing(t *testing.T) {
+func TestRefreshOfPast(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	since := time.Now()
@@ -174,7 +174,7 @@ func TestARefreshOfThePastCostsNothing(t *testing.T) {
 	}
 }
 
-func TestARefreshFailsWhilePostgreSQLDoesNotAnswer(t *testing.T) {
+func TestRefreshWhileNoAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	source := b.source(t, "slack", "main")
@@ -208,7 +208,7 @@ func TestARefreshFailsWhilePostgreSQLDoesNotAnswer(t *testing.T) {
 	eventually(t, d, "it is refreshed again", func() bool { return d.Refresh(t.Context(), time.Now()) == nil })
 }
 
-func TestARefreshFailsQuicklyWhenPostgreSQLIsAway(t *testing.T) {
+func TestRefreshWhileDown(t *testing.T) {
 	t.Parallel()
 	refusing, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -248,7 +248,7 @@ func TestARefreshFailsQuicklyWhenPostgreSQLIsAway(t *testing.T) {
 	}
 }
 
-func TestARefreshThatNobodyServesFailsAfterTwoSeconds(t *testing.T) {
+func TestRefreshWithoutReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDirectory(nil, nil, nil, nil) // Run is not called
@@ -261,7 +261,7 @@ func TestARefreshThatNobodyServesFailsAfterTwoSeconds(t *testing.T) {
 	})
 }
 
-func TestALoadFillsTheDirectoryBeforeItRuns(t *testing.T) {
+func TestLoadFillsDirectory(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	source := b.source(t, "slack", "main")
@@ -280,7 +280,7 @@ func TestALoadFillsTheDirectoryBeforeItRuns(t *testing.T) {
 	}
 }
 
-func TestTheDirectorysAgeCountsFromTheBeginningOfItsLastGoodRead(t *testing.T) {
+func TestDirectoryAge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDirectory(nil, nil, nil, nil)
@@ -316,7 +316,7 @@ func TestWhoWaitsIsToldWhenRunEnds(t *testing.T) {
 	}
 }
 
-func TestTheDirectoryFollowsAServerThatWasStoppedAndStarted(t *testing.T) {
+func TestDirectoryServerRestart(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, pgtest.Options{})
 	pool, err := pgxpool.New(t.Context(), server.URL(pgtest.Database))
@@ -354,7 +354,7 @@ func TestTheDirectoryFollowsAServerThatWasStoppedAndStarted(t *testing.T) {
 }
 
 // After a restart of the server or a failover the pool holds broken connections.
-func TestARefreshOutlivesBrokenConnections(t *testing.T) {
+func TestRefreshBrokenConnections(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	config := b.pool.Config()

@@ -32,7 +32,7 @@ func (b *bed) verifies(t *testing.T, of Verifier, provider, secret string) Resul
 	return j.Keyring.Verify(signed)
 }
 
-func TestASecretDoesNotOpenInAnAlteredRow(t *testing.T) {
+func TestSecretInAlteredRow(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		kind VerifierKind
@@ -88,7 +88,7 @@ func TestASecretDoesNotOpenInAnAlteredRow(t *testing.T) {
 	}
 }
 
-func TestResealingLeavesOneKeyAndOneForm(t *testing.T) {
+func TestReseal(t *testing.T) {
 	t.Parallel()
 	b := newBed(t) // seals with the key 1
 	ctx := t.Context()
@@ -153,7 +153,7 @@ func TestResealingLeavesOneKeyAndOneForm(t *testing.T) {
 }
 
 // A secret that is set between the read of a row and its write is not lost.
-func TestResealingLosesNoSecretSetMeanwhile(t *testing.T) {
+func TestResealConcurrentSet(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()

@@ -29,7 +29,7 @@ func mustKeys(t testing.TB, ns ...byte) *Keys {
 	return k
 }
 
-func TestKeysSayWhatIsWrongWithTheirSetting(t *testing.T) {
+func TestBadKeys(t *testing.T) {
 	t.Parallel()
 	short := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 31))
 	const mend = "; write it as it was made, 44 characters of base64. A new key (openssl rand -base64 32) does not open what is stored"
@@ -93,7 +93,7 @@ func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 	}
 }
 
-func TestASealedSecretOpensOnlyForItsHolder(t *testing.T) {
+func TestSealBoundToHolder(t *testing.T) {
 	t.Parallel()
 	of, keys := someJob(), mustKeys(t, 1, 2)
 	sealed := keys.seal(of, mustSecret(t, plain))
@@ -145,7 +145,7 @@ const (
 	plainV1  = "sealed by version 1"
 )
 
-func TestWhatVersion1SealedStillOpens(t *testing.T) {
+func TestVersion1SealOpens(t *testing.T) {
 	t.Parallel()
 	keys, of := mustKeys(t, 1), someJob()
 	of.id = uuid.MustParse(rowV1)

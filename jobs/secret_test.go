@@ -24,7 +24,7 @@ func mustSecret(t testing.TB, text string) Secret {
 	return s
 }
 
-func TestASecretIsAnyTextThatIsNotBlank(t *testing.T) {
+func TestSecretText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, given, want string
@@ -59,7 +59,7 @@ func TestASecretIsAnyTextThatIsNotBlank(t *testing.T) {
 	}
 }
 
-func TestASecretThatIsRefusedIsNotShown(t *testing.T) {
+func TestRefusedSecretHidden(t *testing.T) {
 	t.Parallel()
 	_, err := NewSecret(strings.Repeat(plain, 30))
 	if err == nil || strings.Contains(err.Error(), plain) {
@@ -67,7 +67,7 @@ func TestASecretThatIsRefusedIsNotShown(t *testing.T) {
 	}
 }
 
-func TestNothingThatPrintsShowsASecret(t *testing.T) {
+func TestSecretsHidden(t *testing.T) {
 	t.Parallel()
 	s := mustSecret(t, plain)
 	keys := mustKeys(t, 1)
@@ -121,7 +121,7 @@ func TestASecretPrintsAsRedacted(t *testing.T) {
 	}
 }
 
-func TestAKeyringSaysWhatAMismatchProves(t *testing.T) {
+func TestKeyringMismatch(t *testing.T) {
 	t.Parallel()
 	var ring []Secret
 	for _, text := range []string{"newest", "older", "oldest"} {
@@ -159,7 +159,7 @@ func TestAKeyringSaysWhatAMismatchProves(t *testing.T) {
 	}
 }
 
-func TestAKeyringTriesTheNewestFirstAndNothingAfterAMatch(t *testing.T) {
+func TestKeyringNewestFirst(t *testing.T) {
 	t.Parallel()
 	ring := Keyring{Secrets: []Secret{mustSecret(t, "a"), mustSecret(t, "b"), mustSecret(t, "c")}}
 	var tried []string

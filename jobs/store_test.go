@@ -81,7 +81,7 @@ func TestASourceIsStoredAndFound(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeStoredIsRefusedWithWhatToDo(t *testing.T) {
+func TestStoreRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -211,7 +211,7 @@ func TestJobsAreStoredAndFound(t *testing.T) {
 	}
 }
 
-func TestWhatIsTakenIsRefusedWithWhoHoldsIt(t *testing.T) {
+func TestTakenNamesHolder(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -245,7 +245,7 @@ func TestWhatIsTakenIsRefusedWithWhoHoldsIt(t *testing.T) {
 	b.job(t, again)
 }
 
-func TestASourceWithActiveJobsIsNotRemoved(t *testing.T) {
+func TestRemoveSourceWithJobs(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -299,7 +299,7 @@ func (b *bed) blocked(t *testing.T) {
 	}
 }
 
-func TestASourceIsNotRemovedUnderAJobThatIsBeingAdded(t *testing.T) {
+func TestRemoveSourceRacesAddJob(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -321,7 +321,7 @@ func TestASourceIsNotRemovedUnderAJobThatIsBeingAdded(t *testing.T) {
 	wantRefused(t, <-removed, ErrInvalid, "has active jobs, 1 of them")
 }
 
-func TestAJobIsNotAddedToASourceThatIsBeingRemoved(t *testing.T) {
+func TestAddJobRacesRemoveSource(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -342,7 +342,7 @@ func TestAJobIsNotAddedToASourceThatIsBeingRemoved(t *testing.T) {
 	wantRefused(t, <-added, ErrNotFound, `slack has no source named "main"`)
 }
 
-func TestSecretsOfASourceAndOfAJobAreSetAlike(t *testing.T) {
+func TestSetSecret(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -388,7 +388,7 @@ func TestSecretsOfASourceAndOfAJobAreSetAlike(t *testing.T) {
 	}
 }
 
-func TestWithoutASecretThereIsNoPreviousOne(t *testing.T) {
+func TestNoPreviousSecret(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	of := Verifier{BySource, b.source(t, "slack", "main").ID}
@@ -400,7 +400,7 @@ func TestWithoutASecretThereIsNoPreviousOne(t *testing.T) {
 	}
 }
 
-func TestSecretsThatAreSetAtOnceAreAllKept(t *testing.T) {
+func TestConcurrentSetSecret(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	of := Verifier{BySource, b.source(t, "slack", "main").ID}
@@ -432,7 +432,7 @@ func TestSecretsThatAreSetAtOnceAreAllKept(t *testing.T) {
 	}
 }
 
-func TestAJobOfASourceHasNoSecretsOfItsOwn(t *testing.T) {
+func TestJobOfSourceHasNoSecret(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()
@@ -453,7 +453,7 @@ func TestAJobOfASourceHasNoSecretsOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestARotationIsOpenForAnHourAtMostAndUntilASecretIsSet(t *testing.T) {
+func TestRotationLimit(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	ctx := t.Context()

@@ -149,7 +149,7 @@ func TestSmallBodiesHaveAShare(t *testing.T) {
 	}
 }
 
-func TestFramesThatMayHideAnotherRequest(t *testing.T) {
+func TestRequestSmuggling(t *testing.T) {
 	t.Parallel()
 	const body = `{"id":"1"}`
 	const chunks = "a\r\n" + body + "\r\n0\r\n\r\n"

@@ -51,7 +51,7 @@ func gzipped(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }
 // places is how many large bodies are taken apart at once.
 func places() int32 { return int32(max(2, runtime.GOMAXPROCS(0))) }
 
-func TestLargeBodiesOfOneSignerTakeHalfThePlaces(t *testing.T) {
+func TestOneSignerHalfThePlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		vendor := busy{parsing: &atomic.Int32{}, release: make(chan struct{})}
@@ -121,7 +121,7 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	})
 }
 
-func TestALargeBodyThatFindsNoRoomInTimeHasFailed(t *testing.T) {
+func TestLargeBodyNoRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		vendor := busy{parsing: &atomic.Int32{}, release: make(chan struct{})}
@@ -162,7 +162,7 @@ func (sliced) Parse(_ string, body []byte) ([]providers.Delivery, error) {
 	return []providers.Delivery{{VendorID: "1", Hash: "r1:00", Body: body[:2:2]}}, nil
 }
 
-func TestAPartOfAnInflatedBodyDoesNotHoldTheWhole(t *testing.T) {
+func TestPartReleasesBody(t *testing.T) {
 	t.Parallel()
 	var whole []byte
 	d := newDoor(t, spying{func(body []byte) { whole = body }})
@@ -201,7 +201,7 @@ func (s *slow) Read(p []byte) (int, error) {
 }
 func (*slow) Close() error { return nil }
 
-func TestTheTimeToSettleBeginsWhenTheBodyIsWhole(t *testing.T) {
+func TestSettleTimeStartsAfterBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t)
@@ -220,7 +220,7 @@ func TestTheTimeToSettleBeginsWhenTheBodyIsWhole(t *testing.T) {
 	})
 }
 
-func TestWhatEndsAtTheLastInstantIsAcknowledged(t *testing.T) {
+func TestEndingAtDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t)
@@ -238,7 +238,7 @@ func TestWhatEndsAtTheLastInstantIsAcknowledged(t *testing.T) {
 	})
 }
 
-func TestAVendorThatHangsUpChangesNothing(t *testing.T) {
+func TestVendorHangsUp(t *testing.T) {
 	t.Parallel()
 	gone, hangUp := context.WithCancel(context.Background())
 	hangUp()
@@ -265,7 +265,7 @@ func TestAVendorThatHangsUpChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAProbeIsAnsweredOnWellFormedURLsAlone(t *testing.T) {
+func TestProbeURLs(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	for _, path := range []string{"not-an-id", uuid.Nil.String(), "sources/.hidden"} {
@@ -299,7 +299,7 @@ func (p countingProof) Verify(secret string, body []byte) bool {
 }
 
 // What a refusal costs must not tell whether an id is known: as many signatures are computed in each case.
-func TestAForgeryCostsTheSameAnywhere(t *testing.T) {
+func TestForgeryCost(t *testing.T) {
 	t.Parallel()
 	computed := &atomic.Int32{}
 	d := newDoor(t, counting{computed: computed})
@@ -334,7 +334,7 @@ func TestAForgeryCostsTheSameAnywhere(t *testing.T) {
 
 // A stranger's body is hashed with every secret of every source. What that takes is bounded in the whole process, and
 // nothing honest waits for it.
-func TestStrangersAreHashedWithinABound(t *testing.T) {
+func TestHashingBound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		computed := &atomic.Int32{}
@@ -399,7 +399,7 @@ func (p hashingProof) Verify(secret string, body []byte) bool {
 	return p.Proof.Verify(secret, body)
 }
 
-func TestLargeBodiesAreHashedAFewAtATime(t *testing.T) {
+func TestLargeBodiesHashedInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		vendor := hashing{at: &atomic.Int32{}, release: make(chan struct{})}
@@ -431,7 +431,7 @@ func TestLargeBodiesAreHashedAFewAtATime(t *testing.T) {
 	})
 }
 
-func TestRepeatedHeaderLinesAreNotAllKept(t *testing.T) {
+func TestRepeatedHeaders(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	path := "/webhooks/acme/" + d.addJob(jobs.Job{Keyring: keyring(t, "s3cret")}).ID.String()

@@ -19,7 +19,7 @@ func dropped(source *jobs.Source, body string) *providers.Request {
 	}
 }
 
-func TestReadingARequestAgainSettlesAndCountsNothing(t *testing.T) {
+func TestReadAgainCountsNothing(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	source := d.addSource(t, "main", nil, "s3cret")
@@ -49,7 +49,7 @@ func (d *door) read(t *testing.T, req *providers.Request) []providers.Item {
 	return items
 }
 
-func TestWhatIsTakenUpAgainIsCountedAsRecovered(t *testing.T) {
+func TestRecoveredCount(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	source := d.addSource(t, "main", nil, "s3cret")
@@ -79,7 +79,7 @@ func TestWhatIsTakenUpAgainIsCountedAsRecovered(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeTakenUpAgainHasFailed(t *testing.T) {
+func TestRecoveryFails(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	source := d.addSource(t, "main", nil, "s3cret")
@@ -95,7 +95,7 @@ func TestWhatCannotBeTakenUpAgainHasFailed(t *testing.T) {
 	}
 }
 
-func TestAFaultOfOursIsAnAnswerThatTheVendorCounts(t *testing.T) {
+func TestPanicAnswers503(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	job := d.addJob(jobs.Job{Keyring: keyring(t, "s3cret")})

@@ -53,7 +53,7 @@ func watched(t *testing.T, look providers.Observer) *door {
 	return d
 }
 
-func TestAnObserverIsShownWhatBecameOfARequest(t *testing.T) {
+func TestObserver(t *testing.T) {
 	t.Parallel()
 	look := &onlooker{refused: true}
 	d := watched(t, look)
@@ -83,7 +83,7 @@ func TestAnObserverIsShownWhatBecameOfARequest(t *testing.T) {
 	}
 }
 
-func TestAnObserverIsNotShownWhatAnybodyMaySendAndBeAnswered(t *testing.T) {
+func TestObserverSkipsHandshakes(t *testing.T) {
 	t.Parallel()
 	look := &onlooker{refused: true}
 	d := watched(t, look)
@@ -107,7 +107,7 @@ func TestAnObserverIsNotShownWhatAnybodyMaySendAndBeAnswered(t *testing.T) {
 	}
 }
 
-func TestTheBodyOfAnUnsignedRequestIsReadForAnObserverAlone(t *testing.T) {
+func TestObserverUnsignedBody(t *testing.T) {
 	t.Parallel()
 	look := &onlooker{}
 	d := watched(t, look)
@@ -131,7 +131,7 @@ func TestTheBodyOfAnUnsignedRequestIsReadForAnObserverAlone(t *testing.T) {
 
 // Nobody knows what should become of a request that was turned away unread, so that a capture of it would expect
 // the wrong thing.
-func TestAnObserverIsNotShownWhatThereWasNoRoomToRead(t *testing.T) {
+func TestObserverSkipsUnread(t *testing.T) {
 	t.Parallel()
 	look := &onlooker{}
 	d := watched(t, look)

@@ -29,7 +29,7 @@ func signature(v string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("X-Acme-Signature", v) }
 }
 
-func TestAnswersTellTheVendorWhatToDo(t *testing.T) {
+func TestAnswers(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 64<<10+1)
 	tests := []struct {
@@ -89,7 +89,7 @@ func TestAnswersTellTheVendorWhatToDo(t *testing.T) {
 	}
 }
 
-func TestHandshakesAreAnsweredInPlainTextAndNotCountedAsDeliveries(t *testing.T) {
+func TestHandshakes(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	job := d.addJob(jobs.Job{Keyring: keyring(t, "s3cret")})
@@ -148,7 +148,7 @@ func TestOnlyWebhookPathsAreServed(t *testing.T) {
 	}
 }
 
-func TestKnownAndUnknownIDsAnswerAlike(t *testing.T) {
+func TestSameAnswersForUnknownIDs(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	source := d.addSource(t, "main", nil, "s3cret")
@@ -171,7 +171,7 @@ func TestKnownAndUnknownIDsAnswerAlike(t *testing.T) {
 	}
 }
 
-func TestAMismatchIsFinalOnlyAfterARefresh(t *testing.T) {
+func TestMismatchAfterRefresh(t *testing.T) {
 	t.Parallel()
 	const body = `{"id":"1"}`
 
@@ -213,7 +213,7 @@ func TestAMismatchIsFinalOnlyAfterARefresh(t *testing.T) {
 	})
 }
 
-func TestDoubtAboutASecretAsksTheVendorToComeAgain(t *testing.T) {
+func TestUnconfirmedIs503(t *testing.T) {
 	t.Parallel()
 	rotating := keyring(t, "old")
 	rotating.RotatingUntil = time.Now().Add(time.Hour)
@@ -248,7 +248,7 @@ func TestDoubtAboutASecretAsksTheVendorToComeAgain(t *testing.T) {
 	}
 }
 
-func TestAnUnknownJobWaitsForTheDirectoryBeforeItIsDropped(t *testing.T) {
+func TestUnknownJobAfterRefresh(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	source := d.addSource(t, "main", nil, "s3cret")
@@ -301,7 +301,7 @@ func TestADropIsConfirmedFirst(t *testing.T) {
 	}
 }
 
-func TestAMismatchOfJobsWaitsForTheDirectory(t *testing.T) {
+func TestJobMismatchAfterRefresh(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	source := d.addSource(t, "main", []jobs.Identity{{Name: "app", Value: "A"}}, "s3cret")
@@ -316,7 +316,7 @@ func TestAMismatchOfJobsWaitsForTheDirectory(t *testing.T) {
 	}
 }
 
-func TestGzipIsVerifiedAsItCameAndInflatedUnderACap(t *testing.T) {
+func TestGzip(t *testing.T) {
 	t.Parallel()
 	pack := func(s string) string { return zipped(t, s) }
 	const plain = `{"id":"1"}`
@@ -360,7 +360,7 @@ func TestGzipIsVerifiedAsItCameAndInflatedUnderACap(t *testing.T) {
 }
 
 // What a header says beside gzip loses no delivery, and the row says what its bytes are.
-func TestContentEncodingIsReadLeniently(t *testing.T) {
+func TestContentEncoding(t *testing.T) {
 	t.Parallel()
 	const plain = `{"id":"1"}`
 	once := zipped(t, plain)
@@ -395,7 +395,7 @@ func TestContentEncodingIsReadLeniently(t *testing.T) {
 	}
 }
 
-func TestCompressedTellsCodingsFromCharsets(t *testing.T) {
+func TestCompressed(t *testing.T) {
 	t.Parallel()
 	for encoding, want := range map[string]bool{
 		"": false, "UTF-8": false, "identity": false, " , none": false, "gzip": true, "utf-8, x-gzip": true, "br": true, "gzip, gzip, gzip": true,
@@ -419,7 +419,7 @@ func zipped(t *testing.T, text string) string {
 	return b.String()
 }
 
-func TestTheVendorIsAnsweredOnlyWhenEveryDeliveryHasItsEnding(t *testing.T) {
+func TestAnswerAfterAllEndings(t *testing.T) {
 	t.Parallel()
 	const body = `[{"id":"1"},{"id":"2"}]`
 
@@ -487,7 +487,7 @@ func TestTheVendorIsAnsweredOnlyWhenEveryDeliveryHasItsEnding(t *testing.T) {
 	})
 }
 
-func TestBodiesOfAllRequestsShareABudget(t *testing.T) {
+func TestBodyBudget(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t) // 128 KiB for all, 64 KiB for one
 	job := d.addJob(jobs.Job{Keyring: keyring(t, "s3cret")})
@@ -522,7 +522,7 @@ func TestBodiesOfAllRequestsShareABudget(t *testing.T) {
 	}
 }
 
-func TestMetricsAreBornAtZeroAndWellNamed(t *testing.T) {
+func TestMetricsStartAtZero(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
 	problems, err := testutil.GatherAndLint(d.reg)

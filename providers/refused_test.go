@@ -17,7 +17,7 @@ import (
 	"webhook-gateway/jobs"
 )
 
-func TestRefusalsAreLoggedOnceASecond(t *testing.T) {
+func TestRefusalLogRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t)
@@ -41,7 +41,7 @@ func TestRefusalsAreLoggedOnceASecond(t *testing.T) {
 }
 
 // The server half-closes a connection after a refusal, so that the client can read the answer.
-func TestWatchedConnectionsCanBeHalfClosed(t *testing.T) {
+func TestHalfClosedConnections(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-func TestMintedIDsAreTheSameOnEveryRepeatAndSortByPosition(t *testing.T) {
+func TestMintedIDs(t *testing.T) {
 	t.Parallel()
 	req := &providers.Request{Seed: providers.NewSeed(), ReceivedAt: time.UnixMilli(1_700_000_000_123)}
 	text, err := json.Marshal(req)

@@ -66,7 +66,7 @@ func (w *town) end(path, secret, body string) string {
 	return w.byID[item.Job]
 }
 
-func TestEveryCombinationOfSecretURLAndTenant(t *testing.T) {
+func TestSecretURLTenantMatrix(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
 	urls := []struct{ name, path string }{
@@ -165,7 +165,7 @@ func TestUnknownJobDetail(t *testing.T) {
 	}
 }
 
-func TestAPinnedApplicationIsContradictedOnlyByAnother(t *testing.T) {
+func TestPinnedApplication(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
 	for _, tt := range []struct{ path, secret, body, want string }{
@@ -187,7 +187,7 @@ func TestAPinnedApplicationIsContradictedOnlyByAnother(t *testing.T) {
 }
 
 // A kept request says whose secret verified it. Which jobs there are may have changed since.
-func TestReadReachesOnlyWhatTheSecretReached(t *testing.T) {
+func TestReadReach(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
 	for _, tt := range []struct {
@@ -241,7 +241,7 @@ func TestTooManyDeliveriesAreMalformed(t *testing.T) {
 }
 
 // That some source has no secret yet is no reason to have strangers come again.
-func TestStrangerIsRefusedBesideSourceWithoutSecret(t *testing.T) {
+func TestStrangerBesideEmptySource(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
 	w.addSource(t, "new", nil)

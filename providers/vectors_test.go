@@ -55,7 +55,7 @@ func (v vector) send(d *door, path string) (status int, answer string) {
 	return got.Code, got.Body.String()
 }
 
-func TestPublicVectorsAreAnsweredAtTheirTime(t *testing.T) {
+func TestPublicVectors(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"nylas", "slack"} {
 		for _, v := range vectors(t, provider) {

@@ -13,7 +13,7 @@ import (
 	"webhook-gateway/internal/pgtest"
 )
 
-func TestConfigCheckReportsEveryProblemByName(t *testing.T) {
+func TestConfigCheckProblems(t *testing.T) {
 	t.Parallel()
 	c := cliFor(t, "", "bm90IDMyIGJ5dGVz")
 	text := readFile(t, c.file)
@@ -45,7 +45,7 @@ func TestConfigCheckReportsEveryProblemByName(t *testing.T) {
 	}
 }
 
-func TestConfigCheckPrintsTheValuesInForce(t *testing.T) {
+func TestConfigCheckValues(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	r := c.run("config", "check")
@@ -79,7 +79,7 @@ func TestConfigCheckConnects(t *testing.T) {
 	check(cliFor(t, "", testKey), exitConfig, 1, "DATABASE_URL")
 }
 
-func TestConfigCheckTriesWhatServeDoes(t *testing.T) {
+func TestConfigCheckConnect(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
 	url := server.URL(pgtest.Database)

@@ -14,7 +14,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-func TestAServerThatTakesConnectionsAndSaysNothingIsGivenUp(t *testing.T) {
+func TestSilentServerGivenUp(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestAServerThatTakesConnectionsAndSaysNothingIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestTheServerNoticesWhenTheNetworkToAGatewayEnds(t *testing.T) {
+func TestServerNoticesDeadNetwork(t *testing.T) {
 	t.Parallel()
 	pool, err := connect(t.Context(), pgtest.New(t), 4)
 	if err != nil {

@@ -37,7 +37,7 @@ func withURL(t *testing.T, text string) *cli {
 	return &cli{t: t, file: file, url: text}
 }
 
-func TestNoCommandShowsAMistypedPassword(t *testing.T) {
+func TestMistypedPasswordHidden(t *testing.T) {
 	t.Parallel()
 	commands := databaseCommands(t)
 	for text, says := range map[string]string{
@@ -70,7 +70,7 @@ func TestNoCommandShowsAMistypedPassword(t *testing.T) {
 	}
 }
 
-func TestEveryCommandNamesWhyItCannotConnect(t *testing.T) {
+func TestCommandsNameConnectError(t *testing.T) {
 	t.Parallel()
 	good, err := url.Parse(pgtest.New(t))
 	if err != nil {
@@ -102,7 +102,7 @@ func TestEveryCommandNamesWhyItCannotConnect(t *testing.T) {
 	}
 }
 
-func TestQuotesAroundTheSecretsKeyAreNamed(t *testing.T) {
+func TestQuotedSecretsKey(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	if err := os.WriteFile(c.file, []byte("database_url: "+c.url+"\nsecrets_key: '\""+testKey+"\"'\n"), 0o600); err != nil {
@@ -117,7 +117,7 @@ func TestQuotesAroundTheSecretsKeyAreNamed(t *testing.T) {
 	}
 }
 
-func TestConfigCheckReadsTheURLAsServeDoes(t *testing.T) {
+func TestConfigCheckURLLikeServe(t *testing.T) {
 	t.Parallel()
 	for parameters, says := range map[string]string{
 		"default_query_exec_mode=exec":                                 "DATABASE_URL has default_query_exec_mode=exec",

@@ -22,7 +22,7 @@ func setDefaults(t *testing.T, database string, settings ...string) {
 	}
 }
 
-func TestDatabaseDefaultsChangeNoDelivery(t *testing.T) {
+func TestDatabaseDefaultsIgnored(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"WIN1252", "EUC_JP", "LATIN1"} {
 		t.Run(encoding, func(t *testing.T) {

@@ -170,7 +170,7 @@ func commands(printed string) []string {
 	return list
 }
 
-func TestDevRunsEverythingUntilCtrlC(t *testing.T) {
+func TestDevUntilCtrlC(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
 	d := startDev(t, dir, 0)
@@ -212,7 +212,7 @@ func TestDevRunsEverythingUntilCtrlC(t *testing.T) {
 	}
 }
 
-func TestAKilledDevLeavesNothingInTheWayAndKeepsWhatItHad(t *testing.T) {
+func TestDevAfterKill(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
 	first := startDev(t, dir, 0, "--json")
@@ -249,7 +249,7 @@ func TestAKilledDevLeavesNothingInTheWayAndKeepsWhatItHad(t *testing.T) {
 	}
 }
 
-func TestDevRunsAsAnOrdinaryUserAndWhereThatUserCannotEnter(t *testing.T) {
+func TestDevAsOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	const nobody = 65534
 	dir := t.TempDir() // its parent is ours alone
@@ -285,7 +285,7 @@ func TestDevRunsAsAnOrdinaryUserAndWhereThatUserCannotEnter(t *testing.T) {
 	}
 }
 
-func TestCtrlCWhileDevStartsIsAnOrdinaryEnd(t *testing.T) {
+func TestCtrlCWhileDevStarts(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var out bytes.Buffer
@@ -300,7 +300,7 @@ func TestCtrlCWhileDevStartsIsAnOrdinaryEnd(t *testing.T) {
 	}
 }
 
-func TestOnlyAnEndOfTheContextCountsAsInterrupted(t *testing.T) {
+func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	signal, other := errors.New("interrupt signal received"), errors.New("disk full")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -319,7 +319,7 @@ type writeFunc func([]byte) (int, error)
 
 func (w writeFunc) Write(p []byte) (int, error) { return w(p) }
 
-func TestDevNamesTheFlagOfAnAddressThatIsTaken(t *testing.T) {
+func TestDevAddressInUse(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

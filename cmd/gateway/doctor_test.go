@@ -30,7 +30,7 @@ func causes(t *testing.T, r result) []string {
 	return list
 }
 
-func TestDoctorFindsWhyAGatewayRefused(t *testing.T) {
+func TestDoctorFindsCause(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "refused")
 	r := startGateway(t, func(c *configs.Config) { c.RejectedDir = dir })
@@ -80,7 +80,7 @@ func rawMessage(provider, secret, body string, at time.Time) string {
 	return raw + "\r\n" + body
 }
 
-func TestDoctorTakesRawMessagesAndSecretsFromStdin(t *testing.T) {
+func TestDoctorRawAndStdin(t *testing.T) {
 	t.Parallel()
 	body := nylasMessage("G1", "n1", 1)
 	file := filepath.Join(t.TempDir(), "request.http")
@@ -123,7 +123,7 @@ func TestDoctorTakesRawMessagesAndSecretsFromStdin(t *testing.T) {
 	}
 }
 
-func TestDoctorTakesArchivesAndFilesOfSecrets(t *testing.T) {
+func TestDoctorHARAndSecretsFile(t *testing.T) {
 	t.Parallel()
 	body := nylasMessage("G1", "n1", 1)
 	h := signers()["nylas"]("theirs", []byte(body), time.Now())
@@ -143,7 +143,7 @@ func TestDoctorTakesArchivesAndFilesOfSecrets(t *testing.T) {
 	}
 }
 
-func TestDoctorRefusesWhatItCannotExamine(t *testing.T) {
+func TestDoctorRefuses(t *testing.T) {
 	t.Parallel()
 	im, vector := testdata+"/slack/message-im", testdata+"/vectors/slack/slack-go"
 	for _, tt := range []struct {

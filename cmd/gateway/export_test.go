@@ -47,7 +47,7 @@ func (r *running) inboxOf(job uuid.UUID) map[string]stored {
 	return all
 }
 
-func TestWhatServeCapturesIsReplayedToTheSameBytesAndKeys(t *testing.T) {
+func TestServeCapturesReplay(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "captures")
 	first := startGateway(t, func(c *configs.Config) { c.CaptureDir = dir })
@@ -94,7 +94,7 @@ func waitForCaptures(t *testing.T, dir string, n int) []*capture.Capture {
 	return nil
 }
 
-func TestARefusedRequestIsKeptApartAndNeverReplayed(t *testing.T) {
+func TestRefusedCaptureNotReplayed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "refused")
 	r := startGateway(t, func(c *configs.Config) { c.RejectedDir = dir })
@@ -115,7 +115,7 @@ func TestARefusedRequestIsKeptApartAndNeverReplayed(t *testing.T) {
 	cliFor(t, r.config.DatabaseURL.Reveal(), testKey).run("replay", dir, "--target", r.url).wants(t, exitUsage, "for gateway doctor")
 }
 
-func TestAnExportIsADuplicateWhereItComesFrom(t *testing.T) {
+func TestExportIsDuplicate(t *testing.T) {
 	t.Parallel()
 	paths := []string{testdata + "/nylas", testdata + "/slack"}
 	r, c := replayed(t, paths...)
@@ -165,7 +165,7 @@ func (r *running) ids(sql string) []string {
 	return ids
 }
 
-func TestAnExportHoldsNoTokenUnlessItIsAskedTo(t *testing.T) {
+func TestExportRemovesToken(t *testing.T) {
 	t.Parallel()
 	r, c := replayed(t, testdata+"/slack/message-im", testdata+"/slack/slash-command")
 	if got := c.run("replay", testdata+"/slack/message-im", testdata+"/slack/slash-command", "--target", r.url); got.status != exitOK {
@@ -202,7 +202,7 @@ func TestAnExportHoldsNoTokenUnlessItIsAskedTo(t *testing.T) {
 	}
 }
 
-func TestAScrubbedCaptureCanBeCommittedAndReplayed(t *testing.T) {
+func TestScrubbedReplays(t *testing.T) {
 	t.Parallel()
 	from := filepath.Join(t.TempDir(), "private")
 	body := `{"specversion":"1.0","type":"message.created","source":"/google/emails/realtime","id":"Rm3QxW7bT9","time":1,"webhook_delivery_attempt":1,` +
@@ -236,7 +236,7 @@ func TestAScrubbedCaptureCanBeCommittedAndReplayed(t *testing.T) {
 	}
 }
 
-func TestACurlCommandIsWhatAVendorWouldSend(t *testing.T) {
+func TestExportCurl(t *testing.T) {
 	t.Parallel()
 	r, c := replayed(t, testdata+"/slack/slash-command-two-words", testdata+"/nylas/message-created-gzip")
 	// The commands call "gateway": this is one, with the settings of this test.
@@ -259,7 +259,7 @@ func TestACurlCommandIsWhatAVendorWouldSend(t *testing.T) {
 	}
 }
 
-func TestAnImportOfACompressedBodyIsByteExactAndReplays(t *testing.T) {
+func TestImportCompressed(t *testing.T) {
 	t.Parallel()
 	r, c := sender(t)
 	nylasTown(r)
@@ -295,7 +295,7 @@ func TestAnImportOfACompressedBodyIsByteExactAndReplays(t *testing.T) {
 	}
 }
 
-func TestExportAndImportRefuseWhatTheyCannotDo(t *testing.T) {
+func TestExportImportRefuse(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	dir := t.TempDir()
@@ -342,7 +342,7 @@ func TestExportAndImportRefuseWhatTheyCannotDo(t *testing.T) {
 	c.run("export", im, "--out", filepath.Join(dir, "once")).wants(t, exitFailed, "exists already")
 }
 
-func TestAnArchiveIsImportedEntryByEntry(t *testing.T) {
+func TestImportHAR(t *testing.T) {
 	t.Parallel()
 	r, c := sender(t)
 	slackTown(r)

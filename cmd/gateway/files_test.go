@@ -37,7 +37,7 @@ func ends(t *testing.T, args ...string) result {
 	}
 }
 
-func TestAPipeInPlaceOfAFileIsRefused(t *testing.T) {
+func TestPipeRefused(t *testing.T) {
 	t.Parallel()
 	described := pipe(t, filepath.Join(t.TempDir(), "c", capture.File))
 	body := copied(t, testdata+"/slack/message-im", func(text string) string { return text })

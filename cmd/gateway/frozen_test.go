@@ -9,7 +9,7 @@ import (
 
 // A PostgreSQL that stands still answers neither a COMMIT nor a goodbye. The gateway ends within its settings all the
 // same, and says what it could not store.
-func TestShutdownWithAFrozenPostgreSQL(t *testing.T) {
+func TestShutdownFrozenPostgreSQL(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t)
 	nylasTown(p.running)

@@ -83,7 +83,7 @@ func hostileBodies() []hostileBody {
 	}
 }
 
-func TestHostileBodiesGetTheRightStatus(t *testing.T) {
+func TestHostileBodies(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	one, _ := nylasTown(r)

@@ -142,7 +142,7 @@ func TestJobsErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestJobsListFiltersAndCloseEnds(t *testing.T) {
+func TestJobsListAndClose(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	c.json("sources", "add", "--provider", "slack", "--name", "main")
@@ -181,7 +181,7 @@ func TestJobsListFiltersAndCloseEnds(t *testing.T) {
 	}
 }
 
-func TestReadingASecretEndsWithTheProcess(t *testing.T) {
+func TestSecretReadCancelled(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	c.json("sources", "add", "--provider", "slack", "--name", "main")

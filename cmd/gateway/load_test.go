@@ -16,7 +16,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-func TestEveryDeliveryHasExactlyOneEndingAtAnyScrape(t *testing.T) {
+func TestOneEndingAtAnyScrape(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t, func(c *configs.Config) { c.BatchDeliveries = 16 })
 	slackTown(r)
@@ -102,7 +102,7 @@ func (r *running) conserved() map[string]float64 {
 	return sums
 }
 
-func TestAFloodOfForgeriesCostsPostgreSQLAtMostTwentyLookUpsASecond(t *testing.T) {
+func TestForgeryFloodLookUps(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	one, _ := nylasTown(r)
@@ -133,7 +133,7 @@ func TestAFloodOfForgeriesCostsPostgreSQLAtMostTwentyLookUpsASecond(t *testing.T
 	}
 }
 
-func TestAChangeOnOneGatewayIsSeenByAnotherWithinASecond(t *testing.T) {
+func TestChangeSeenWithinSecond(t *testing.T) {
 	t.Parallel()
 	one := startGateway(t)
 	two := startGatewayOn(t, one.config.DatabaseURL.Reveal())

@@ -149,7 +149,7 @@ func (c *cli) exec(sql string, args ...any) {
 	}
 }
 
-func TestUnknownCommandsAndFlagsAreUsageErrors(t *testing.T) {
+func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		args []string
@@ -170,7 +170,7 @@ func TestUnknownCommandsAndFlagsAreUsageErrors(t *testing.T) {
 	}
 }
 
-func TestAProcessEndsThoughNobodyReadsWhy(t *testing.T) {
+func TestEndsWithoutLogReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		unread, stderr := io.Pipe()

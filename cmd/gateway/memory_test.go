@@ -7,7 +7,7 @@ import (
 	"webhook-gateway/configs"
 )
 
-func TestTheCollectorIsRelaxedUnlessTheOperatorSaysOtherwise(t *testing.T) {
+func TestTuneGC(t *testing.T) {
 	percent, limit := debug.SetGCPercent(77), debug.SetMemoryLimit(7<<40)
 	t.Cleanup(func() { debug.SetGCPercent(percent); debug.SetMemoryLimit(limit) })
 	cfg := configs.Config{BodyBudgetBytes: 256 << 20, QueueBytes: 128 << 20}

@@ -39,7 +39,7 @@ func emptyDatabase(t *testing.T) string {
 	return u.String()
 }
 
-func TestMigrateUpAppliesWhatStatusCallsPending(t *testing.T) {
+func TestMigrateUpAndStatus(t *testing.T) {
 	t.Parallel()
 	c := cliFor(t, emptyDatabase(t), "")
 	status := c.json("migrate", "status")
@@ -66,7 +66,7 @@ func TestMigrateUpAppliesWhatStatusCallsPending(t *testing.T) {
 	}
 }
 
-func TestMigrateSaysWhenPostgreSQLDoesNotAnswer(t *testing.T) {
+func TestMigrateUnreachable(t *testing.T) {
 	t.Parallel()
 	c := cliFor(t, "postgres://gateway:hidden-password@127.0.0.1:1/gateway", "")
 	for _, command := range []string{"up", "status"} {
@@ -79,7 +79,7 @@ func TestMigrateSaysWhenPostgreSQLDoesNotAnswer(t *testing.T) {
 	cliFor(t, "", "").run("migrate", "up").wants(t, exitConfig, "DATABASE_URL: is not set")
 }
 
-func TestAnOlderBuildKnowsANewerSchema(t *testing.T) {
+func TestMigrateNewerSchema(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	c.exec(`INSERT INTO public.agent_migrations (version_id, is_applied) VALUES (99, true)`)

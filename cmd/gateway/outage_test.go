@@ -16,7 +16,7 @@ import (
 	"webhook-gateway/providers/slack"
 )
 
-func TestPostgreSQLAwayAsksVendorsToComeAgainAndRecovers(t *testing.T) {
+func TestOutageAnd503(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, pgtest.Options{Fsync: true})
 	r := startGatewayOn(t, server.URL(pgtest.Database), func(c *configs.Config) { c.SettleTimeout = 500 * time.Millisecond })

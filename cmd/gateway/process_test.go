@@ -151,7 +151,7 @@ func (p *process) missing(ids []string) []string {
 	return wrong
 }
 
-func TestEveryAcknowledgedDeliveryIsInTheInboxAfterTheProcessEnds(t *testing.T) {
+func TestAcknowledgedIsStored(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
@@ -199,7 +199,7 @@ func TestEveryAcknowledgedDeliveryIsInTheInboxAfterTheProcessEnds(t *testing.T) 
 	}
 }
 
-func TestALogThatNobodyReadsHoldsUpNothing(t *testing.T) {
+func TestStalledLogReader(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -235,7 +235,7 @@ type vector struct {
 	Verifies           bool
 }
 
-func TestPublicVectorsSignedAnewAreReceivedByTheBinary(t *testing.T) {
+func TestVectorsReceived(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t)
 	for _, provider := range []string{"nylas", "slack"} {

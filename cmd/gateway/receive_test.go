@@ -45,7 +45,7 @@ func nylasTown(r *running) (one, two jobs.StoredJob) {
 	return one, two
 }
 
-func TestTwentyConcurrentSendsAreOneDelivery(t *testing.T) {
+func TestTwentySendsOneDelivery(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		provider string
@@ -75,7 +75,7 @@ func TestTwentyConcurrentSendsAreOneDelivery(t *testing.T) {
 	}
 }
 
-func TestTheSameIDWithOtherContentIsAMismatchAndTheOtherBodyIsKept(t *testing.T) {
+func TestSameIDOtherContent(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	one, _ := slackTown(r)
@@ -86,7 +86,7 @@ func TestTheSameIDWithOtherContentIsAMismatchAndTheOtherBodyIsKept(t *testing.T)
 	r.wantCount(1, `SELECT count(*) FROM agent.webhook_drops WHERE reason = 'hash_mismatch' AND body = $1`, []byte(other))
 }
 
-func TestRetriesOfOneEventAreDuplicatesWhateverTheVendorChanges(t *testing.T) {
+func TestRetriesAreDuplicates(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	slackTown(r)
@@ -114,7 +114,7 @@ func TestRetriesOfOneEventAreDuplicatesWhateverTheVendorChanges(t *testing.T) {
 	}
 }
 
-func TestABodyOfAnotherTenantIsDroppedByTheURL(t *testing.T) {
+func TestOtherTenantDropped(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	slackJob, _ := slackTown(r)
@@ -130,7 +130,7 @@ func TestABodyOfAnotherTenantIsDroppedByTheURL(t *testing.T) {
 	}
 }
 
-func TestAVendorsCallForAJobThatDoesNotExistIsToldFromAStrangers(t *testing.T) {
+func TestUnknownJobVendorOrStranger(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	body := nylasMessage("G1", "n1", 1)

@@ -40,7 +40,7 @@ func (r result) replay(t *testing.T) replayJSON {
 	return out
 }
 
-func TestReplaySendsEveryCommittedCaptureAndChecksWhatBecomesOfIt(t *testing.T) {
+func TestReplayCommitted(t *testing.T) {
 	t.Parallel()
 	nylas, slack := testdata+"/nylas", testdata+"/slack"
 	r, c := replayed(t, nylas, slack)
@@ -115,7 +115,7 @@ func copied(t *testing.T, from string, edit func(string) string) string {
 	return dir
 }
 
-func TestReplayTellsWhatDoesNotComeAsExpected(t *testing.T) {
+func TestReplayUnexpected(t *testing.T) {
 	t.Parallel()
 	from := testdata + "/slack/message-im"
 	r, c := replayed(t, from)
@@ -159,7 +159,7 @@ func secretsFile(t *testing.T, text string, mode os.FileMode) string {
 	return file
 }
 
-func TestReplayWithAFileOfSecretsNeedsNoDatabase(t *testing.T) {
+func TestReplayWithSecretsFile(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	r.addSource("slack", "theirs", slackSecret)
@@ -176,7 +176,7 @@ func TestReplayWithAFileOfSecretsNeedsNoDatabase(t *testing.T) {
 	}
 }
 
-func TestNothingIsSentWhenSomebodyIsMissing(t *testing.T) {
+func TestReplayMissingSource(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }))
@@ -245,7 +245,7 @@ func TestReplayRefusesBeforeItSends(t *testing.T) {
 	}
 }
 
-func TestReplaySaysWhenNobodyAnswersAndFollowsNoRedirect(t *testing.T) {
+func TestReplayNoAnswerNoRedirect(t *testing.T) {
 	t.Parallel()
 	im := testdata + "/slack/message-im"
 	file := secretsFile(t, "slack-app: {path: /webhooks/slack/sources/main, secret: abc}\n", 0o600)
@@ -264,7 +264,7 @@ func TestReplaySaysWhenNobodyAnswersAndFollowsNoRedirect(t *testing.T) {
 	}
 }
 
-func TestSignPrintsWhatAGatewayTakes(t *testing.T) {
+func TestSign(t *testing.T) {
 	t.Parallel()
 	r, c := sender(t)
 	one, _ := slackTown(r)
@@ -306,7 +306,7 @@ func TestSignPrintsWhatAGatewayTakes(t *testing.T) {
 	}
 }
 
-func TestSignFromAFileOfSecretsAndWithoutASecret(t *testing.T) {
+func TestSignSecretsFile(t *testing.T) {
 	t.Parallel()
 	file := secretsFile(t, "theirs: {path: /webhooks/nylas/sources/main, secret: "+nylasSecret+"}\n", 0o600)
 	got := call(t, strings.NewReader("test"), "sign", "--provider", "nylas", "--source", "theirs", "--secrets", file)

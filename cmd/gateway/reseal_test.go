@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSecretsAreResealedWithTheFirstKey(t *testing.T) {
+func TestReseal(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	for _, name := range []string{"one", "two"} {

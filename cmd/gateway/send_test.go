@@ -76,7 +76,7 @@ func TestEverySampleEndsAsItShould(t *testing.T) {
 	}
 }
 
-func TestTheSameDeliverySentAgainIsStoredOnce(t *testing.T) {
+func TestSendTimes(t *testing.T) {
 	t.Parallel()
 	r, c := sender(t)
 	slackTown(r)
@@ -98,7 +98,7 @@ func TestTheSameDeliverySentAgainIsStoredOnce(t *testing.T) {
 	}
 }
 
-func TestSendToAJobSignsWithWhatVerifiesThere(t *testing.T) {
+func TestSendToJob(t *testing.T) {
 	t.Parallel()
 	r, c := sender(t)
 	one, _ := slackTown(r)
@@ -111,7 +111,7 @@ func TestSendToAJobSignsWithWhatVerifiesThere(t *testing.T) {
 	}
 }
 
-func TestSendFailsWhenTheGatewayDoesNotTakeTheSample(t *testing.T) {
+func TestSendRefused(t *testing.T) {
 	t.Parallel()
 	r, c := sender(t)
 	r.addSource("slack", "main", "a secret")
@@ -184,7 +184,7 @@ func TestSendRefusesBeforeItSends(t *testing.T) {
 	}
 }
 
-func TestSendSaysWhenNoDevGatewayRuns(t *testing.T) {
+func TestSendWithoutDev(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	call(t, untouched{t}, "send", "slack", "--dir", dir).wants(t, exitConfig, "no gateway dev runs in "+dir, "--dir", " dev")
@@ -196,7 +196,7 @@ func TestSendSaysWhenNoDevGatewayRuns(t *testing.T) {
 	call(t, untouched{t}, "send", "slack", "--dir", dir).wants(t, exitUnreachable, "the gateway dev that ran in "+dir+" has ended")
 }
 
-func TestTheCommandToCopyIsTheOneThatWasTyped(t *testing.T) {
+func TestCommandToCopy(t *testing.T) {
 	t.Parallel()
 	b, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -97,7 +97,7 @@ func TestFunctionTokenIsNotStored(t *testing.T) {
 	}
 }
 
-func TestURLVerificationWithoutAChallenge(t *testing.T) {
+func TestURLVerificationNoChallenge(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	r.addSource("slack", "main", slackSecret)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-func TestSourcesAddPrintsWhatTheVendorCalls(t *testing.T) {
+func TestSourcesAdd(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	got := c.with("a secret\n", "sources", "add", "--provider", "slack", "--name", "main",
@@ -30,7 +30,7 @@ func TestSourcesAddPrintsWhatTheVendorCalls(t *testing.T) {
 	}
 }
 
-func TestSourcesAddWorksWithoutASecretAndThenNeedsNoKey(t *testing.T) {
+func TestSourcesAddWithoutSecret(t *testing.T) {
 	t.Parallel()
 	c := cliFor(t, newCLI(t).url, "")
 	got := c.json("sources", "add", "eu", "--provider", "nylas")
@@ -92,7 +92,7 @@ func TestSourcesErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestASecretIsSealedOnlyWithTheGatewaysKey(t *testing.T) {
+func TestSealedWithGatewaysKey(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	c.with("s", "sources", "add", "--provider", "slack", "--name", "main", "--secret-stdin", "--json").json(t)
@@ -158,7 +158,7 @@ func TestSourcesListAndRemove(t *testing.T) {
 	c.run("sources", "show", "eu", "--provider", "nylas").wants(t, exitFailed, "not found")
 }
 
-func TestSetSecretKeepsThePreviousOneUntilItIsDropped(t *testing.T) {
+func TestSetSecretDropPrevious(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	c.with("one\n", "sources", "add", "--provider", "slack", "--name", "main", "--secret-stdin", "--json").json(t)
@@ -186,7 +186,7 @@ func TestSetSecretKeepsThePreviousOneUntilItIsDropped(t *testing.T) {
 	check("five")
 }
 
-func TestARotationIsDeclaredAndEndsWithTheNextSecret(t *testing.T) {
+func TestSetSecretRotating(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	c.with("one", "sources", "add", "--provider", "slack", "--name", "main", "--secret-stdin", "--json").json(t)

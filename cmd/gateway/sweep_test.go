@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-func TestSweepRemovesWhatIsPastItsRetentionAndMakesTheNextDays(t *testing.T) {
+func TestSweep(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	c.json("sweep") // makes the days

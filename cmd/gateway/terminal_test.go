@@ -80,7 +80,7 @@ func (c *cli) wantSafeJSON(args ...string) {
 	}
 }
 
-func TestStoredTextIsSafeOnATerminal(t *testing.T) {
+func TestOutputSafeOnTerminal(t *testing.T) {
 	t.Parallel()
 	c, org := toolKeys(t)
 	c.exec(`UPDATE agent.idempotency_keys SET key = key || $1, resource_id = $1, response = to_json($1::text) WHERE status = 'completed'`, hostile)
@@ -143,7 +143,7 @@ func TestFilesAreSafeOnATerminal(t *testing.T) {
 }
 
 // Every table is a table of ours, whose cells are escaped; and whatever is printed goes through the command's streams.
-func TestNoCommandPrintsPastTheSafeStreams(t *testing.T) {
+func TestOnlySafeStreams(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("*.go")
 	if err != nil {
@@ -162,7 +162,7 @@ func TestNoCommandPrintsPastTheSafeStreams(t *testing.T) {
 	}
 }
 
-func TestBytesAreRawExceptOnATerminal(t *testing.T) {
+func TestRawBytesUnlessTerminal(t *testing.T) {
 	t.Parallel()
 	device, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // a character device, as a terminal is
 	if err != nil {

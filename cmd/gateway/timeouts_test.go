@@ -113,7 +113,7 @@ func TestNoClientIsWaitedForLong(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNotReadIsGivenUp(t *testing.T) {
+func TestUnreadAnswerGivenUp(t *testing.T) {
 	onPipe(t, true, func(conn net.Conn) {
 		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func TestProblemsAreToldUpToABound(t *testing.T) {
 	}
 }
 
-func TestCapturesAreLoadedUpToABound(t *testing.T) {
+func TestLoadLimit(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]*loader{"count": {captures: maxCaptures}, "bytes": {bytes: maxCaptureBytes}} {
 		dir := written(t, sample())

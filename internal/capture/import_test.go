@@ -33,7 +33,7 @@ func zipped(t *testing.T, text string) []byte {
 	return b.Bytes()
 }
 
-func TestARawMessageIsReadByteForByte(t *testing.T) {
+func TestReadRaw(t *testing.T) {
 	t.Parallel()
 	body := zipped(t, `{"type":"message.created"}`) // bytes of every kind
 	raw := fmt.Appendf(nil, "POST /webhooks/nylas/sources/main?a=1 HTTP/1.1\r\nHost: hooks.example.com\r\nx-nylas-SIGNATURE: 00\r\n"+
@@ -95,7 +95,7 @@ func archive(entries ...string) []byte {
 
 func readHAR(raw []byte) ([]*Message, error) { return ReadHAR(bytes.NewReader(raw)) }
 
-func TestAnArchiveIsReadWhereItKeptTheBytes(t *testing.T) {
+func TestReadHAR(t *testing.T) {
 	t.Parallel()
 	gzipped := zipped(t, "{}")
 	list, err := readHAR(archive(
@@ -136,7 +136,7 @@ func TestAnArchiveIsReadWhereItKeptTheBytes(t *testing.T) {
 	}
 }
 
-func TestAnArchiveIsOneObjectOfItsForm(t *testing.T) {
+func TestReadHARForm(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{``, `[]`, `{"log":[]}`, `{"log":{"entries":{}}}`, `{"log":{"entries":[7]}}`, `{"log":{"entries":[{}`, `{"log":{"entries":[{}]}} {}`} {
 		if _, err := readHAR([]byte(raw)); !errors.Is(err, errNoHAR) {
@@ -187,7 +187,7 @@ func TestEmptyEntriesTakeNoMemory(t *testing.T) {
 
 const slackEvent = `{"token":"secret-token","team_id":"T1","api_app_id":"A1","type":"event_callback","event_id":"Ev1","event":{"type":"message","channel":"C1"}}`
 
-func TestACaptureOfAMessageKeepsNoSecret(t *testing.T) {
+func TestRawKeepsNoSecret(t *testing.T) {
 	t.Parallel()
 	m, err := ReadMessage([]byte("POST /hook?access_token=abc&x=1&key=k HTTP/1.1\r\nCookie: a\r\nAuthorization: Bearer b\r\nX-Slack-Signature: v0=0\r\n" +
 		"X-Slack-Request-Timestamp: 1\r\nX-Api-Key: c\r\nX-Forwarded-For: 192.0.2.1\r\ncontent-type: application/json\r\nX-Slack-Retry-Num: 1\r\nUser-Agent: Slackbot\r\n\r\n" + slackEvent))
@@ -229,7 +229,7 @@ func TestACaptureOfAMessageKeepsNoSecret(t *testing.T) {
 	}
 }
 
-func TestACaptureKeepsNoFunctionToken(t *testing.T) {
+func TestNoFunctionToken(t *testing.T) {
 	t.Parallel()
 	const event = `{"team_id":"T1","type":"event_callback","event_id":"Ev1","event":{"type":"function_executed","bot_access_token":"xwfp-1"}}`
 	m, err := ReadMessage([]byte("POST /webhooks/slack/sources/main HTTP/1.1\r\nContent-Type: application/json\r\n\r\n" + event))
@@ -245,7 +245,7 @@ func TestACaptureKeepsNoFunctionToken(t *testing.T) {
 	}
 }
 
-func TestScrubbingKeepsWhatACaptureIs(t *testing.T) {
+func TestScrubKeepsKind(t *testing.T) {
 	t.Parallel()
 	p := nylas.New()
 	body := `{"specversion":"1.0","type":"message.created","source":"/google/emails/realtime","id":"Rm3QxW7bT9","data":{"application_id":"app-one","object":{"grant_id":"grant-one","subject":"Pay rise for Greta"}}}`
@@ -289,7 +289,7 @@ func TestScrubbingKeepsWhatACaptureIs(t *testing.T) {
 	}
 }
 
-func TestACurlCommandIsOneThatAShellReads(t *testing.T) {
+func TestCurlInShell(t *testing.T) {
 	t.Parallel()
 	c := sample()
 	c.Headers = append(c.Headers, Header{"X-Slack-Retry-Reason", "it's $HOME; `id`"})

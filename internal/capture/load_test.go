@@ -38,7 +38,7 @@ func written(t *testing.T, c *Capture) string {
 	return dir
 }
 
-func TestWhatIsWrittenIsReadBackTheSame(t *testing.T) {
+func TestSaveAndLoad(t *testing.T) {
 	t.Parallel()
 	flip := -3
 	for name, edit := range map[string]func(*Capture){
@@ -77,7 +77,7 @@ func TestWhatIsWrittenIsReadBackTheSame(t *testing.T) {
 	}
 }
 
-func TestACaptureIsItsOwnersAloneUnlessItIsShared(t *testing.T) {
+func TestFileModes(t *testing.T) {
 	t.Parallel()
 	for privacy, want := range map[Privacy][2]os.FileMode{Private: {0o700, 0o600}, Shared: {0o755, 0o644}} {
 		dir := filepath.Join(t.TempDir(), "one")
@@ -100,7 +100,7 @@ func TestACaptureIsItsOwnersAloneUnlessItIsShared(t *testing.T) {
 	}
 }
 
-func TestNothingIsWrittenOverOrByHalves(t *testing.T) {
+func TestSaveIsAtomic(t *testing.T) {
 	t.Parallel()
 	dir := written(t, sample())
 	if err := sample().Write(dir, Private); !errors.Is(err, os.ErrExist) {
@@ -122,7 +122,7 @@ func TestNothingIsWrittenOverOrByHalves(t *testing.T) {
 	}
 }
 
-func TestEverythingThatIsWrongWithACaptureIsNamed(t *testing.T) {
+func TestCheckProblems(t *testing.T) {
 	t.Parallel()
 	replace := func(old, with string) func(string) string {
 		return func(text string) string { return strings.Replace(text, old, with, 1) }
@@ -189,7 +189,7 @@ func TestEverythingThatIsWrongWithACaptureIsNamed(t *testing.T) {
 	}
 }
 
-func TestABodyThatWasEditedAndAFileThatDoesNotBelongAreSeen(t *testing.T) {
+func TestEditedBodyAndExtraFile(t *testing.T) {
 	t.Parallel()
 	dir := written(t, sample())
 	file, err := os.OpenFile(filepath.Join(dir, "body.json"), os.O_APPEND|os.O_WRONLY, 0)
@@ -212,7 +212,7 @@ func TestABodyThatWasEditedAndAFileThatDoesNotBelongAreSeen(t *testing.T) {
 	}
 }
 
-func TestLoadAllFindsWhatLiesBelowAndNamesIt(t *testing.T) {
+func TestLoadAll(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for _, dir := range []string{"b/two", "a"} {
@@ -254,7 +254,7 @@ func TestLoadAllFindsWhatLiesBelowAndNamesIt(t *testing.T) {
 	}
 }
 
-func TestOneNameIsOnePartyThroughoutTheCaptures(t *testing.T) {
+func TestNamesAreConsistent(t *testing.T) {
 	t.Parallel()
 	other := sample()
 	other.Source = &Party{Name: "app", Pins: map[string]string{"api_app_id": "A2"}}
@@ -270,7 +270,7 @@ func TestOneNameIsOnePartyThroughoutTheCaptures(t *testing.T) {
 	}
 }
 
-func TestRewritingLeavesAllButTheExpectations(t *testing.T) {
+func TestRewrite(t *testing.T) {
 	t.Parallel()
 	dir := written(t, sample())
 	path := filepath.Join(dir, File)
@@ -297,7 +297,7 @@ func TestRewritingLeavesAllButTheExpectations(t *testing.T) {
 	}
 }
 
-func TestTheExampleInTheDocumentationIsACapture(t *testing.T) {
+func TestExampleInDocs(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/replaying.md")
 	if err != nil {

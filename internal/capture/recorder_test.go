@@ -109,7 +109,7 @@ func recorded(t *testing.T, folder string) []*Capture {
 	return list
 }
 
-func TestAVerifiedRequestIsCapturedSoThatItCanBeReplayed(t *testing.T) {
+func TestRecorderCaptureReplays(t *testing.T) {
 	t.Parallel()
 	h := slackHeld()
 	r, o, logged := recorder(t, h)
@@ -163,7 +163,7 @@ func TestAVerifiedRequestIsCapturedSoThatItCanBeReplayed(t *testing.T) {
 	}
 }
 
-func TestACaptureExpectsTheFingerprintOfWhatItHolds(t *testing.T) {
+func TestExpectedFingerprint(t *testing.T) {
 	t.Parallel()
 	h := slackHeld()
 	r, o, _ := recorder(t, h)
@@ -185,7 +185,7 @@ func TestACaptureExpectsTheFingerprintOfWhatItHolds(t *testing.T) {
 	}
 }
 
-func TestARefusedRequestIsKeptForADiagnosisWithItsSignature(t *testing.T) {
+func TestRecorderKeepsRefused(t *testing.T) {
 	t.Parallel()
 	h := slackHeld()
 	r, o, _ := recorder(t, h)
@@ -225,7 +225,7 @@ func TestWhatIsOffIsOff(t *testing.T) {
 	}
 }
 
-func TestCapturesAreBoundedInCountAndBytesWhateverLiesThereAlready(t *testing.T) {
+func TestRecorderLimits(t *testing.T) {
 	t.Parallel()
 	h := slackHeld()
 	few, o, logged := recorder(t, h, func(o *Options) { o.Files = 3 })
@@ -258,7 +258,7 @@ func TestCapturesAreBoundedInCountAndBytesWhateverLiesThereAlready(t *testing.T)
 	}
 }
 
-func TestRefusedRequestsAreATrickleFewAndSoonForgotten(t *testing.T) {
+func TestRecorderRefusedLimits(t *testing.T) {
 	t.Parallel()
 	h := slackHeld()
 	r, o, _ := recorder(t, h)
@@ -295,7 +295,7 @@ func TestRefusedRequestsAreATrickleFewAndSoonForgotten(t *testing.T) {
 	}
 }
 
-func TestARequestNeitherWaitsNorFailsForItsCapture(t *testing.T) {
+func TestRecorderNeverBlocks(t *testing.T) {
 	t.Parallel()
 	h := slackHeld()
 	r, o, logged := recorder(t, h)
@@ -315,7 +315,7 @@ func TestARequestNeitherWaitsNorFailsForItsCapture(t *testing.T) {
 	r.Observe(gone)
 }
 
-func TestACompressedBodyWithATokenIsNotCapturedAndAnyOtherIsToTheByte(t *testing.T) {
+func TestRecorderCompressedBody(t *testing.T) {
 	t.Parallel()
 	h := slackHeld()
 	r, o, logged := recorder(t, h)

@@ -20,7 +20,7 @@ func plainly(secret string, body []byte, at time.Time) http.Header {
 	return http.Header{"X-Signed": {secret + "|" + string(body) + "|" + at.UTC().Format(time.TimeOnly)}}
 }
 
-func TestARequestIsWhatWasCapturedSignedNow(t *testing.T) {
+func TestResign(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // midnight
 		body := string(sample().Content)
@@ -58,7 +58,7 @@ func TestARequestIsWhatWasCapturedSignedNow(t *testing.T) {
 	})
 }
 
-func TestACapturesOwnAlterationHoldsUnlessAnotherIsGiven(t *testing.T) {
+func TestAlterOverride(t *testing.T) {
 	t.Parallel()
 	c := sample()
 	c.Sign.Alter = &Alter{Foreign: true}
@@ -112,7 +112,7 @@ func TestPlacesNameWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestAPlanSendsEachAsOftenAsItSays(t *testing.T) {
+func TestPlanTimes(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff([]int{0, 0, 1, 1, 2, 2}, Plan{Times: 2}.Order(3)); diff != "" {
 		t.Error(diff)
@@ -146,7 +146,7 @@ func TestAPlanSendsEachAsOftenAsItSays(t *testing.T) {
 	}
 }
 
-func TestAPlanKeepsItsRateAndStopsWhenItIsTold(t *testing.T) {
+func TestPlanRateAndStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -254,7 +254,7 @@ func (r request) saysNothingSecret(t *testing.T, d Diagnosis) {
 	}
 }
 
-func TestASecretThatIsRegisteredWithMoreThanItself(t *testing.T) {
+func TestSecretWithExtraText(t *testing.T) {
 	t.Parallel()
 	for registered, want := range map[string]Code{current + " ": SecretBlanks, "\t" + current: SecretBlanks, `"` + current + `"`: SecretQuoted, "'" + current + "'": SecretQuoted} {
 		r := request{provider: "nylas", secret: current, signed: nylasBody}
@@ -283,7 +283,7 @@ func TestASignatureOfAnotherCapture(t *testing.T) {
 	}
 }
 
-func TestNothingIsWrongWithAGoodRequest(t *testing.T) {
+func TestGoodRequest(t *testing.T) {
 	t.Parallel()
 	gz := []capture.Header{{"Content-Encoding", "gzip"}}
 	for name, r := range map[string]request{
@@ -312,7 +312,7 @@ func TestNothingIsWrongWithAGoodRequest(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotTheSignaturesFault(t *testing.T) {
+func TestOtherFaults(t *testing.T) {
 	t.Parallel()
 	r := request{provider: "nylas", secret: current, signed: nylasBody}
 	if d := r.examine(func(c *Case) { c.MaxBody = 10 }); d.Accepted || d.Status != http.StatusRequestEntityTooLarge {
@@ -371,7 +371,7 @@ func unescaped(text string) string {
 	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(text)
 }
 
-func TestNothingIsWrongWithEveryCommittedCapture(t *testing.T) {
+func TestCommittedCapturesPass(t *testing.T) {
 	t.Parallel()
 	list, err := capture.LoadAll("../../test/replay/testdata/nylas", "../../test/replay/testdata/slack")
 	if err != nil {
@@ -395,7 +395,7 @@ func TestNothingIsWrongWithEveryCommittedCapture(t *testing.T) {
 	}
 }
 
-func TestPublicVectorsAreJudgedAsTheyWerePublished(t *testing.T) {
+func TestPublicVectors(t *testing.T) {
 	t.Parallel()
 	list, err := capture.LoadAll("../../test/replay/testdata/vectors")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // A delivery that never has an attempt of its own, since too many others have theirs, tells the batch's failure.
-func TestFailureOfABatchIsToldWithoutAnotherAttempt(t *testing.T) {
+func TestBatchFailureReported(t *testing.T) {
 	t.Parallel()
 	b := &Inbox{running: t.Context(), alone: make(chan struct{}), log: slog.New(slog.DiscardHandler)} // there is no room to be settled alone
 	work := &providers.Work{Request: &providers.Request{}, Items: make([]providers.Item, 1), Deadline: time.Now()}

@@ -19,7 +19,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-func TestWhatAnItemHoldsBesideItsRequestCountsTowardsTheQueue(t *testing.T) {
+func TestQueueCountsItemSize(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 4000)
 	for _, tt := range []struct {
@@ -58,7 +58,7 @@ func TestWhatAnItemHoldsBesideItsRequestCountsTowardsTheQueue(t *testing.T) {
 	}
 }
 
-func TestDropsOfARequestThatAreSettledBesideTheBatchesKeepItOnce(t *testing.T) {
+func TestDropsSettledAloneShareBody(t *testing.T) {
 	t.Parallel()
 	c := &cutter{}
 	w := newWorld(t, defaults, c.edit)
@@ -76,7 +76,7 @@ func TestDropsOfARequestThatAreSettledBesideTheBatchesKeepItOnce(t *testing.T) {
 	}
 }
 
-func TestPoisonAmongDropsThatAreSettledBesideTheBatchesStandsAlone(t *testing.T) {
+func TestPoisonAmongDrops(t *testing.T) {
 	t.Parallel()
 	c := &cutter{}
 	w := newWorld(t, defaults, c.edit)
@@ -95,7 +95,7 @@ func TestPoisonAmongDropsThatAreSettledBesideTheBatchesStandsAlone(t *testing.T)
 	w.wantRows(1, 1, 6)
 }
 
-func TestConnectionsToAServerThatTakesNoWritesAreGivenUp(t *testing.T) {
+func TestReadOnlyConnectionsClosed(t *testing.T) {
 	t.Parallel()
 	// What a pool is left with after a failover: connections to a server that has become a standby.
 	url := pgtest.New(t)
@@ -153,7 +153,7 @@ func (c *muteConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func TestAServerThatIsGoneWithoutAWordCostsOneTimeOut(t *testing.T) {
+func TestSilentServerOneTimeout(t *testing.T) {
 	t.Parallel()
 	m := &mute{}
 	w := newWorld(t, defaults, m.edit)

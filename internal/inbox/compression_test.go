@@ -2,7 +2,7 @@ package inbox_test
 
 import "testing"
 
-func TestLargeBodiesAreCompressedWithLZ4WhereTheServerHasIt(t *testing.T) {
+func TestLZ4(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	const of = ` FROM pg_attribute WHERE attrelid::regclass::text LIKE 'agent.webhook_%' AND attname = 'body'

@@ -86,7 +86,7 @@ func take(n *atomic.Int32) bool {
 	}
 }
 
-func TestAnUncertainCommitIsSettledAgainAndRecognisesItself(t *testing.T) {
+func TestUncertainCommit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
@@ -132,7 +132,7 @@ func TestUncertainCommitOfReclaimedKey(t *testing.T) {
 	w.wantRows(1, 1, 0)
 }
 
-func TestTheServerKillingTheBackendLosesNothing(t *testing.T) {
+func TestBackendKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	w.settle(w.request(w.item("0", "a")))
@@ -200,7 +200,7 @@ func (w *world) await(sql string) {
 	w.t.Fatalf("never true: %s", sql)
 }
 
-func TestALockedKeyHoldsUpItselfAlone(t *testing.T) {
+func TestLockedKeyAlone(t *testing.T) {
 	t.Parallel()
 	const waits = `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
 
@@ -242,7 +242,7 @@ func TestALockedKeyHoldsUpItselfAlone(t *testing.T) {
 	})
 }
 
-func TestWhatABatchCannotJudgeIsDecidedAlone(t *testing.T) {
+func TestUnsettledDecidedAlone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name                  string
@@ -287,7 +287,7 @@ func TestWhatABatchCannotJudgeIsDecidedAlone(t *testing.T) {
 	}
 }
 
-func TestTwoInboxesOnOneDatabaseHaveOneOwnerPerKey(t *testing.T) {
+func TestTwoInboxesOneOwner(t *testing.T) {
 	t.Parallel()
 	one := newWorld(t, defaults)
 	two := worldOn(t, one.pool.Config().ConnString(), defaults)
@@ -318,7 +318,7 @@ func TestTwoInboxesOnOneDatabaseHaveOneOwnerPerKey(t *testing.T) {
 	}
 }
 
-func TestTheQueueIsBoundedInDeliveriesAndBytes(t *testing.T) {
+func TestQueueBounds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name       string
@@ -377,7 +377,7 @@ func (c aborting) Write(p []byte) (int, error) {
 	return c.Conn.Write(bytes.ReplaceAll(p, []byte("\x00COMMIT\x00"), []byte("\x00ABORT \x00")))
 }
 
-func TestACommitThatRollsBackIsNoEnding(t *testing.T) {
+func TestRolledBackCommit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults, func(config *pgxpool.Config) {
 		dial := config.ConnConfig.DialFunc

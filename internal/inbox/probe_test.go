@@ -10,7 +10,7 @@ import (
 )
 
 // A database that refuses every delivery is at fault itself: none of them is malformed.
-func TestAFaultOfOursIsNoMalformedDelivery(t *testing.T) {
+func TestOurFaultNotMalformed(t *testing.T) {
 	t.Parallel()
 	const fails = `CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken' USING ERRCODE = '22000'; END $$;`
 	for _, tt := range []struct{ name, breaks, mends string }{
@@ -46,7 +46,7 @@ func TestAFaultOfOursIsNoMalformedDelivery(t *testing.T) {
 }
 
 // A session with another encoding refuses good text, and takes plain text.
-func TestASessionsEncodingIsNoFaultOfTheDelivery(t *testing.T) {
+func TestEncodingNotMalformed(t *testing.T) {
 	t.Parallel()
 	for encoding, id := range map[string]string{"EUC_JP": "漢x", "WIN1252": "Á"} {
 		t.Run(encoding, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAFaultOfATakeOverIsOurs(t *testing.T) {
 	w.wantEndings(w.settle(w.request(w.item("1", "a"))), accepted)
 }
 
-func TestAMalformedDeliveryIsNoFaultOfOurs(t *testing.T) {
+func TestMalformedNotOurFault(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	w.poison()

@@ -58,7 +58,7 @@ func (l *line) want(entries int) {
 	}
 }
 
-func TestATransactionBesideAnotherMustBeWorthIt(t *testing.T) {
+func TestWhenSecondTransactionStarts(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]func(*line){
 		"enough deliveries have gathered": func(l *line) {
@@ -115,7 +115,7 @@ func TestATransactionBesideAnotherMustBeWorthIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftByOneTransactionIsTakenByTheNext(t *testing.T) {
+func TestNextTransactionTakesRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t)
@@ -138,7 +138,7 @@ func TestWhatIsLeftByOneTransactionIsTakenByTheNext(t *testing.T) {
 	})
 }
 
-func TestSmallWorkDoesNotStandBehindLarge(t *testing.T) {
+func TestSmallBeforeLarge(t *testing.T) {
 	t.Parallel()
 	q := newQueue(1000, 64<<20)
 	l := &line{queue: q, t: t}

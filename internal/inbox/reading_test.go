@@ -57,7 +57,7 @@ func (w *world) reader() (read func() []string) {
 	}
 }
 
-func TestAReaderSkipsNoRowThatCommitsLate(t *testing.T) {
+func TestReaderSkipsNoLateCommit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	ctx := context.Background()
@@ -107,7 +107,7 @@ func TestAReaderSkipsNoRowThatCommitsLate(t *testing.T) {
 }
 
 // A fifth digit comes to the transaction ids while a reader is more than a page behind.
-func TestReaderFollowsTransactionIDsPast9999(t *testing.T) {
+func TestReaderPastXid9999(t *testing.T) {
 	t.Parallel()
 	w := worldOn(t, pgtest.NewServer(t, pgtest.Options{Settings: map[string]string{"autovacuum": "off"}}).URL(pgtest.Database), defaults)
 	const before, after = 250, 600 // rows on both sides of 10,000: one page cannot hold the later ones

@@ -61,7 +61,7 @@ func TestDaysEndAtMidnightUTC(t *testing.T) {
 	}
 }
 
-func TestSettlingHasSettingsOfItsOwn(t *testing.T) {
+func TestSettleSettings(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
 	want := "lock_timeout=200ms statement_timeout=5s idle_in_transaction_session_timeout=5s synchronous_commit=on"

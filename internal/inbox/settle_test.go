@@ -15,7 +15,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-func TestADeliveryIsKeptOnceWithItsCompletedKey(t *testing.T) {
+func TestStoredOnceWithKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	work := w.request(w.item("Ev1", "a"))
@@ -63,7 +63,7 @@ func TestTwentyAtOnceHaveOneOwner(t *testing.T) {
 	w.wantRows(1, 1, 0)
 }
 
-func TestOtherContentUnderAKnownKeyIsAMismatchAndKept(t *testing.T) {
+func TestHashMismatchKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	w.wantEndings(w.settle(w.request(w.item("Ev1", "a"))), accepted)
@@ -78,7 +78,7 @@ func TestOtherContentUnderAKnownKeyIsAMismatchAndKept(t *testing.T) {
 	}
 }
 
-func TestRepeatsWithinARequestAreJudgedAgainstTheRowThatResults(t *testing.T) {
+func TestRepeatsInOneRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	w.wantEndings(w.settle(w.request(
@@ -87,7 +87,7 @@ func TestRepeatsWithinARequestAreJudgedAgainstTheRowThatResults(t *testing.T) {
 	w.wantRows(4, 4, 1)
 }
 
-func TestABatchOfFiveOfWhichThreeAreKnownMakesTwo(t *testing.T) {
+func TestBatchWithKnownKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	w.settle(w.request(w.item("1", "a"), w.item("2", "a"), w.item("3", "a")))
@@ -97,7 +97,7 @@ func TestABatchOfFiveOfWhichThreeAreKnownMakesTwo(t *testing.T) {
 	w.wantRows(5, 5, 0)
 }
 
-func TestAnElementOfManyIsStoredByItself(t *testing.T) {
+func TestElementStoredAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	item := w.item("1", "a")
@@ -110,7 +110,7 @@ func TestAnElementOfManyIsStoredByItself(t *testing.T) {
 	}
 }
 
-func TestDropsAreKeptWithTheWholeRequest(t *testing.T) {
+func TestDropsKeepRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	var items []providers.Item
@@ -124,7 +124,7 @@ func TestDropsAreKeptWithTheWholeRequest(t *testing.T) {
 	}
 }
 
-func TestDropsBeyondTheBoundKeepNoBodyButAreCounted(t *testing.T) {
+func TestDropsBeyondBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	var works []*providers.Work
@@ -147,7 +147,7 @@ func (w *world) poison() {
 	w.exec(`ALTER TABLE agent.webhook_deliveries ADD CONSTRAINT poison CHECK (event_type <> 'poison')`)
 }
 
-func TestPoisonStandsAloneAndItsNeighboursAreUnharmed(t *testing.T) {
+func TestPoisonStandsAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	w.poison()
@@ -175,7 +175,7 @@ func TestADropThatIsRefusedTooFails(t *testing.T) {
 	w.wantEndings(w.settle(w.request(item, w.item("2", "a"))), failed, accepted)
 }
 
-func TestTextOffTheWireIsMadeStorable(t *testing.T) {
+func TestStorableText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	item := w.item("id\x00\xff%", "a")
@@ -205,7 +205,7 @@ func TestAMissingDayIsMade(t *testing.T) {
 	w.wantRows(2, 2, 0)
 }
 
-func TestWhatComesTooLateFailsWithoutARow(t *testing.T) {
+func TestTooLateFailsWithoutRow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	work := w.request(w.item("1", "a"))

@@ -55,7 +55,7 @@ func (r *replicated) stopStandby() (startStandby func()) {
 }
 
 // Only what the standby has counts: a failover loses the rest.
-func TestNoEndingBeforeTheStandbyHasIt(t *testing.T) {
+func TestEndingWaitsForStandby(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
 	r.wantEndings(r.settle(r.request(r.item("0", "a"))), accepted)
@@ -90,7 +90,7 @@ func TestNoEndingBeforeTheStandbyHasIt(t *testing.T) {
 }
 
 // The same for a delivery that the plane's full form decides: it takes over a lease that has passed.
-func TestNoTakeOverBeforeTheStandbyHasIt(t *testing.T) {
+func TestTakeOverWaitsForStandby(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
 	ctx := context.Background()

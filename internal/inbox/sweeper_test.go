@@ -30,7 +30,7 @@ func newSweeper(t *testing.T, pool *pgxpool.Pool, reg prometheus.Registerer) *in
 	return s
 }
 
-func TestASweepRemovesWhatIsPastItsRetentionAndNothingElse(t *testing.T) {
+func TestSweepRemovesOnlyExpired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	for i := range 10 {
@@ -81,7 +81,7 @@ func (w *world) days() int {
 	return w.count(`SELECT count(*) FROM pg_inherits WHERE inhparent = 'agent.webhook_deliveries'::regclass`)
 }
 
-func TestADayInUseIsLeftForTheNextSweep(t *testing.T) {
+func TestSweepSkipsDayInUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	w.makeDay(9)
@@ -107,7 +107,7 @@ func TestADayInUseIsLeftForTheNextSweep(t *testing.T) {
 	}
 }
 
-func TestASweepTellsHowFarTheDaysReach(t *testing.T) {
+func TestSweepPartitionedUntil(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	reg := prometheus.NewPedanticRegistry()
@@ -150,7 +150,7 @@ func TestASweepTellsHowFarTheDaysReach(t *testing.T) {
 	}
 }
 
-func TestASweepThatFailedClaimsNeitherSuccessNorAnEmptyTable(t *testing.T) {
+func TestFailedSweepMetrics(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, defaults)
 	w.makeDay(9)
@@ -210,7 +210,7 @@ func gauge(t *testing.T, reg *prometheus.Registry, name, table string) float64 {
 	return 0
 }
 
-func TestDaysAreMadeOnceByManyGateways(t *testing.T) {
+func TestDaysCreatedOnce(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.Pool(t)
 	var made int

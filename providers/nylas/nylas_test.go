@@ -61,7 +61,7 @@ func TestPublishedVectors(t *testing.T) {
 	}
 }
 
-func TestProveTakesOnlyOneSignatureOfTheDocumentedForm(t *testing.T) {
+func TestProveForms(t *testing.T) {
 	t.Parallel()
 	valid := Sign(secret, []byte("body")).Get(signatureHeader)
 	for _, c := range []struct {
@@ -140,7 +140,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-func TestEachBitOfTheSignatureCounts(t *testing.T) {
+func TestEverySignatureBit(t *testing.T) {
 	t.Parallel()
 	body := []byte("body")
 	good, err := New().Prove(Sign(secret, body), time.Now())
@@ -156,7 +156,7 @@ func TestEachBitOfTheSignatureCounts(t *testing.T) {
 	}
 }
 
-func TestCompressedDeliveriesAreSignedAsTheyTravel(t *testing.T) {
+func TestCompressedSignature(t *testing.T) {
 	t.Parallel()
 	plain := []byte(`{"specversion":"1.0"}`)
 	var wire bytes.Buffer

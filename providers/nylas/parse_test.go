@@ -167,7 +167,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-func TestAttemptsOfOneNotificationAreEqual(t *testing.T) {
+func TestAttemptsAreEqual(t *testing.T) {
 	t.Parallel()
 	first := read(t, created)[0]
 	for _, body := range []string{
@@ -258,7 +258,7 @@ func TestAsManyDeltasAsAllowed(t *testing.T) {
 	}
 }
 
-func TestReadingStopsAtTheFirstDeltaTooMany(t *testing.T) {
+func TestTooManyDeltas(t *testing.T) {
 	allocs := func(deltas int) float64 {
 		body := []byte(`{"deltas":[` + strings.Repeat(`{},`, deltas) + `{}]}`)
 		return testing.AllocsPerRun(3, func() {

@@ -9,7 +9,7 @@ import (
 	"webhook-gateway/jobs"
 )
 
-func TestCommandsWithSignsOfTheirOwn(t *testing.T) {
+func TestCommandsWithSigns(t *testing.T) {
 	t.Parallel()
 	team := jobs.Identity{Name: "team_id", Value: "T1"}
 	for _, body := range []string{

@@ -149,7 +149,7 @@ func TestParseKeepsWhatSlackGoRefuses(t *testing.T) {
 
 // Slack signs the body only. slack-go took an interaction from the URL's query until v0.35, and reads no
 // command, without an error, when the content type is not a form's.
-func TestNothingIsTakenFromOutsideTheBody(t *testing.T) {
+func TestOnlyBodyIsRead(t *testing.T) {
 	t.Parallel()
 	r := httptest.NewRequest(http.MethodPost, `/?payload=%7B%22type%22%3A%22shortcut%22%7D`, strings.NewReader(`{"type":"event_callback"}`))
 	r.Header.Set("Content-Type", "application/json")

@@ -320,7 +320,7 @@ func TestHandshake(t *testing.T) {
 }
 
 // One that cannot be answered is no delivery either, and nothing of it may be stored.
-func TestURLVerificationIsNoDelivery(t *testing.T) {
+func TestURLVerification(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][2]string{
 		{asJSON, `{"type":"url_verification"}`},

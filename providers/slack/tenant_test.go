@@ -56,7 +56,7 @@ func wantTenant(t *testing.T, name, body string, want jobs.Identity) {
 	}
 }
 
-func TestInstallationIsFoundInBoltsOrder(t *testing.T) {
+func TestInstallationOrder(t *testing.T) {
 	t.Parallel()
 	for round := range 3 {
 		body := everywhere
@@ -81,7 +81,7 @@ func TestInstallationIsFoundInBoltsOrder(t *testing.T) {
 	}
 }
 
-func TestOrganizationsInstallationIsItsEnterpriseAlone(t *testing.T) {
+func TestEnterpriseInstallation(t *testing.T) {
 	t.Parallel()
 	own := change(t, everywhere, `"is_enterprise_install":false`, `"is_enterprise_install":true`)
 	wantTenant(t, ownPlace, own, value("enterprise_id", ownPlace))
@@ -96,7 +96,7 @@ func TestOrganizationsInstallationIsItsEnterpriseAlone(t *testing.T) {
 	wantTenant(t, "without an enterprise", body, value("team_id", teamPlaces[0]))
 }
 
-func TestWhetherAnInstallationIsAnOrganizations(t *testing.T) {
+func TestIsEnterpriseInstall(t *testing.T) {
 	t.Parallel()
 	const inner, outer = `"is_enterprise_install":false`, `"api_app_id":"A1"`
 	orgWide := func(body, flag string) bool {
@@ -221,7 +221,7 @@ func TestShapesOfInstallations(t *testing.T) {
 	}
 }
 
-func TestMembersOnTheWayToAnIdentityMustBeUnmistakable(t *testing.T) {
+func TestAmbiguousMembers(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]string{}
 	// Every place, and what leads there: repeated, and of a wrong type.

@@ -38,7 +38,7 @@ func TestTheTypesAreDocumented(t *testing.T) {
 }
 
 // What gateway import makes can be replayed in every way as it is.
-func TestImportedCapturesAreReplayed(t *testing.T) {
+func TestImportedReplay(t *testing.T) {
 	t.Parallel()
 	gateway, err := binary.Path()
 	if err != nil {

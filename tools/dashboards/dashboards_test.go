@@ -26,7 +26,7 @@ func read(t *testing.T) map[string]string {
 	return texts
 }
 
-func TestEveryDashboardKeepsToGrafanasSchema(t *testing.T) {
+func TestDashboardsMatchSchema(t *testing.T) {
 	t.Parallel()
 	for file, text := range read(t) {
 		if err := Check([]byte(text)); err != nil {
@@ -35,7 +35,7 @@ func TestEveryDashboardKeepsToGrafanasSchema(t *testing.T) {
 	}
 }
 
-func TestWhatTheSchemaDoesNotKnowIsFound(t *testing.T) {
+func TestUnknownFieldFound(t *testing.T) {
 	t.Parallel()
 	for file, text := range read(t) {
 		for _, tc := range []struct{ name, old, new string }{

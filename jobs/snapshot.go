@@ -107,6 +107,32 @@ func (s *Snapshot) Sources(provider string) []*Source {
 	return s.newest[provider]
 }
 
+// AllSources returns every source of the provider, newest first.
+func (s *Snapshot) AllSources(provider string) []*Source {
+	var list []*Source
+	for _, source := range s.sources {
+		if source.Provider == provider {
+			list = append(list, source)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Source) int {
+		return cmp.Or(b.created.Compare(a.created), slices.Compare(b.ID[:], a.ID[:]))
+	})
+	return list
+}
+
+// ActiveJobs returns every active job of the provider, newest first.
+func (s *Snapshot) ActiveJobs(provider string) []*Job {
+	var list []*Job
+	for id, job := range s.jobs {
+		if _, ok := s.Job(provider, id); ok && !job.Closed {
+			list = append(list, job)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Job) int { return slices.Compare(b.ID[:], a.ID[:]) })
+	return list
+}
+
 // JobFor returns the source's job that pins the tenant: a closed one where none is active.
 func (s *Snapshot) JobFor(source uuid.UUID, identity Identity) (*Job, bool) {
 	job, ok := s.tenants[tenant{source, identity}]
@@ -189,14 +215,6 @@ func (s *Snapshot) forget(id uuid.UUID) {
 
 // sort makes a new list of the provider's sources. The old list belongs to older snapshots.
 func (s *Snapshot) sort(provider string) {
-	var list []*Source
-	for _, source := range s.sources {
-		if source.Provider == provider {
-			list = append(list, source)
-		}
-	}
-	slices.SortFunc(list, func(a, b *Source) int {
-		return cmp.Or(b.created.Compare(a.created), slices.Compare(b.ID[:], a.ID[:]))
-	})
+	list := s.AllSources(provider)
 	s.newest[provider] = slices.Clip(list[:min(len(list), MaxTried)])
 }

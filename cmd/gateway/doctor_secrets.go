@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -70,11 +72,11 @@ func (c *chest) secretsOf(cmd *cobra.Command, p *capture.Capture) (secrets, othe
 	case source == "" && job == "":
 		return nil, nil, usagef("the request does not name its source or job: use --source or --job")
 	}
-	ring, err := keyringOf(cmd.Context(), c.db, p.Provider, source, job)
+	ring, err := keyringOf(c.db, p.Provider, source, job)
 	if err != nil {
 		return nil, nil, err
 	}
-	return live(ring), c.others(cmd, p.Provider, ring), nil
+	return live(ring), c.others(p.Provider, ring), nil
 }
 
 // called is the source or the job whose secrets should fit: the one of the flags, or else of the request.
@@ -112,29 +114,18 @@ func live(ring jobs.Keyring) []doctor.Secret {
 }
 
 // others are the secrets of the vendor's other sources, and of jobs that have their own.
-func (c *chest) others(cmd *cobra.Command, provider string, mine jobs.Keyring) []doctor.Secret {
+func (c *chest) others(provider string, mine jobs.Keyring) []doctor.Secret {
 	own := make(map[string]bool)
 	for _, s := range mine.Secrets {
 		own[s.Reveal()] = true
 	}
 	var list []doctor.Secret
-	add := func(name string, ring jobs.Keyring) {
-		for _, s := range ring.Secrets {
+	rings := c.db.Keyrings(provider)
+	for _, name := range slices.Sorted(maps.Keys(rings)) {
+		for _, s := range rings[name].Secrets {
 			if !own[s.Reveal()] {
 				list = append(list, doctor.Secret{Name: name, Text: s.Reveal()})
 			}
-		}
-	}
-	for _, s := range c.db.Sources(provider) {
-		add("source "+s.Name, s.Keyring)
-	}
-	stored, err := jobs.NewStore(c.pool, nil).ListJobs(cmd.Context(), jobs.JobFilter{Provider: provider})
-	if err != nil {
-		return list // what the sources hold is tried all the same
-	}
-	for _, s := range stored {
-		if j, ok := c.db.Job(provider, s.ID); ok && j.OwnSecrets() {
-			add("job "+j.ID.String(), j.Keyring)
 		}
 	}
 	return list

@@ -92,7 +92,7 @@ func findInFile(path string, list []*capture.Capture) (capture.Places, error) {
 }
 
 // keyringOf finds the secrets of a source, by its name, or of a job, by the text of its id.
-func keyringOf(ctx context.Context, reg *registry.Registry, provider, source, job string) (jobs.Keyring, error) {
+func keyringOf(reg *registry.Registry, provider, source, job string) (jobs.Keyring, error) {
 	var id uuid.UUID
 	if source == "" {
 		var err error
@@ -100,5 +100,5 @@ func keyringOf(ctx context.Context, reg *registry.Registry, provider, source, jo
 			return jobs.Keyring{}, err
 		}
 	}
-	return reg.Keyring(ctx, provider, source, id)
+	return reg.Keyring(provider, source, id)
 }

@@ -125,7 +125,7 @@ func (f *replayFlags) find(cmd *cobra.Command, cases []*replay.Case, o *replay.O
 	if err != nil {
 		return nil, err
 	}
-	places, found, err := reg.Find(cmd.Context(), list)
+	places, found, err := reg.Find(list)
 	if err != nil {
 		pg.Close(pool)
 		return nil, settingError{err}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -103,7 +102,7 @@ func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleTyp
 		return err
 	}
 	defer pg.Close(pool)
-	holder, err := f.holder(ctx, reg, vendor.provider)
+	holder, err := f.holder(reg, vendor.provider)
 	if err != nil {
 		return err
 	}
@@ -141,9 +140,9 @@ func (f *sendFlags) locate(cmd *cobra.Command) (located, error) {
 }
 
 // holder finds the source or job that is named, or the sample source.
-func (f *sendFlags) holder(ctx context.Context, reg *registry.Registry, provider string) (registry.Target, error) {
+func (f *sendFlags) holder(reg *registry.Registry, provider string) (registry.Target, error) {
 	if f.job == "" {
-		return reg.SourceTarget(ctx, provider, cmp.Or(f.source, dev.Source))
+		return reg.SourceTarget(provider, cmp.Or(f.source, dev.Source))
 	}
 	id, err := parseID("--job", f.job)
 	if err != nil {

@@ -18,18 +18,12 @@ import (
 )
 
 // Registry is what a database held of sources and jobs when it was read. It is safe for concurrent use.
-type Registry struct {
-	*jobs.Snapshot
-	store *jobs.Store
-}
+type Registry struct{ *jobs.Snapshot }
 
 // Read reads every source and job. Secrets that keys does not open are counted and left out.
 func Read(ctx context.Context, pool *pgxpool.Pool, keys *jobs.Keys) (*Registry, error) {
-	snapshot, err := jobs.Read(ctx, pool, keys)
-	if err != nil {
-		return nil, err
-	}
-	return &Registry{Snapshot: snapshot, store: jobs.NewStore(pool, keys)}, nil
+	s, err := jobs.Read(ctx, pool, keys)
+	return &Registry{s}, err
 }
 
 // Found is a source, or a job with the source that it belongs to.
@@ -73,9 +67,9 @@ func Newest(ring jobs.Keyring, holder string) (string, error) {
 }
 
 // Keyring returns the secrets that verify calls of a source, by its name, or else of a job.
-func (r *Registry) Keyring(ctx context.Context, provider, source string, job uuid.UUID) (jobs.Keyring, error) {
+func (r *Registry) Keyring(provider, source string, job uuid.UUID) (jobs.Keyring, error) {
 	if source != "" {
-		s, err := r.source(ctx, provider, capture.Party{Name: source})
+		s, err := r.source(provider, capture.Party{Name: source})
 		if err != nil {
 			return jobs.Keyring{}, err
 		}
@@ -100,7 +94,7 @@ func (r *Registry) jobByID(provider string, id uuid.UUID) (Found, error) {
 
 // Find returns the places of the sources and jobs that captures name, and what was found, both by capture.PlaceKey. The
 // error names everything that is missing.
-func (r *Registry) Find(ctx context.Context, list []*capture.Capture) (capture.Places, map[string]Found, error) {
+func (r *Registry) Find(list []*capture.Capture) (capture.Places, map[string]Found, error) {
 	cast, err := capture.Parties(list)
 	if err != nil {
 		return nil, nil, err
@@ -115,7 +109,7 @@ func (r *Registry) Find(ctx context.Context, list []*capture.Capture) (capture.P
 		all[key] = f
 	}
 	for _, m := range cast.Sources {
-		s, err := r.source(ctx, m.Provider, m.Party)
+		s, err := r.source(m.Provider, m.Party)
 		add(capture.PlaceKey(m.Provider, "source", m.Name), Found{Source: s}, err)
 	}
 	for _, m := range cast.Jobs {
@@ -123,7 +117,7 @@ func (r *Registry) Find(ctx context.Context, list []*capture.Capture) (capture.P
 		if m.Source != "" && of == nil {
 			continue // its source is among the missing
 		}
-		f, err := r.job(ctx, m.Provider, m.Party, of)
+		f, err := r.job(m.Provider, m.Party, of)
 		add(capture.PlaceKey(m.Provider, "job", m.Name), f, err)
 	}
 	places := make(capture.Places)
@@ -136,17 +130,13 @@ func (r *Registry) Find(ctx context.Context, list []*capture.Capture) (capture.P
 }
 
 // source finds a source by its name, or by the identities that it pins.
-func (r *Registry) source(ctx context.Context, provider string, p capture.Party) (*jobs.Source, error) {
+func (r *Registry) source(provider string, p capture.Party) (*jobs.Source, error) {
 	if s, ok := r.Source(provider, p.Name); ok && (len(p.Pins) == 0 || maps.Equal(jobs.ByName(s.Pins), p.Pins)) {
 		return s, nil
 	}
 	if len(p.Pins) > 0 {
-		list, err := r.store.ListSources(ctx, provider)
-		if err != nil {
-			return nil, err
-		}
-		for _, stored := range list {
-			if s, ok := r.SourceByID(stored.ID); ok && maps.Equal(jobs.ByName(s.Pins), p.Pins) {
+		for _, s := range r.AllSources(provider) {
+			if maps.Equal(jobs.ByName(s.Pins), p.Pins) {
 				return s, nil
 			}
 		}
@@ -155,11 +145,10 @@ func (r *Registry) source(ctx context.Context, provider string, p capture.Party)
 }
 
 // job finds a job by its id, or by the identities that it pins: of a source, or with its own secrets.
-func (r *Registry) job(ctx context.Context, provider string, p capture.Party, source *jobs.Source) (Found, error) {
+func (r *Registry) job(provider string, p capture.Party, source *jobs.Source) (Found, error) {
 	under := uuid.Nil
-	filter := jobs.JobFilter{Provider: provider}
 	if source != nil {
-		under, filter.Source = source.ID, source.Name
+		under = source.ID
 	}
 	fits := func(j *jobs.Job) bool {
 		return j.SourceID == under && !j.Closed && (len(p.Pins) == 0 || maps.Equal(jobs.ByName(j.Pins), p.Pins))
@@ -171,15 +160,8 @@ func (r *Registry) job(ctx context.Context, provider string, p capture.Party, so
 	}
 	var matches []*jobs.Job
 	if len(p.Pins) > 0 {
-		for name, value := range p.Pins {
-			filter.Pin = jobs.Identity{Name: name, Value: value}
-		}
-		list, err := r.store.ListJobs(ctx, filter)
-		if err != nil {
-			return Found{}, err
-		}
-		for _, stored := range list {
-			if j, ok := r.Job(provider, stored.ID); ok && fits(j) {
+		for _, j := range r.ActiveJobs(provider) {
+			if fits(j) {
 				matches = append(matches, j)
 			}
 		}
@@ -203,4 +185,19 @@ func pinning(p capture.Party) string {
 		text += " " + name + "=" + p.Pins[name]
 	}
 	return text
+}
+
+// Keyrings returns the secrets of the provider's sources, and of its active jobs that have their own, by what they
+// are called: "source main", "job 019c…".
+func (r *Registry) Keyrings(provider string) map[string]jobs.Keyring {
+	rings := make(map[string]jobs.Keyring)
+	for _, s := range r.AllSources(provider) {
+		rings["source "+s.Name] = s.Keyring
+	}
+	for _, j := range r.ActiveJobs(provider) {
+		if j.OwnSecrets() {
+			rings["job "+j.ID.String()] = j.Keyring
+		}
+	}
+	return rings
 }

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -17,18 +16,16 @@ type Target struct {
 }
 
 // SourceTarget returns the target of a source. Of its jobs' tenants the newest one of each kind is among the identities.
-func (r *Registry) SourceTarget(ctx context.Context, provider, name string) (Target, error) {
+func (r *Registry) SourceTarget(provider, name string) (Target, error) {
 	s, ok := r.Source(provider, name)
 	if !ok {
 		return Target{}, fmt.Errorf("%s has no source %q; see them with: gateway sources list", provider, name)
 	}
-	list, err := r.store.ListJobs(ctx, jobs.JobFilter{Provider: provider, Source: name}) // newest first
-	if err != nil {
-		return Target{}, err
-	}
 	pins := [][]jobs.Identity{s.Pins}
-	for _, j := range list {
-		pins = append(pins, j.Pins)
+	for _, j := range r.ActiveJobs(provider) {
+		if j.SourceID == s.ID {
+			pins = append(pins, j.Pins)
+		}
 	}
 	return target(Found{Source: s}, "source "+name, pins...)
 }

@@ -68,7 +68,7 @@ what --connect looks at is.`,
 	return cmd
 }
 
-// joined takes apart what errors.Join has put together.
+// joined splits what errors.Join has joined.
 func joined(err error) []error {
 	switch e := err.(type) {
 	case nil:

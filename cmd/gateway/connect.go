@@ -11,7 +11,7 @@ import (
 	"webhook-gateway/internal/pg"
 )
 
-// openDatabase connects to DATABASE_URL and makes sure that it answers.
+// openDatabase connects to DATABASE_URL and checks that it answers.
 func openDatabase(ctx context.Context, cmd *cobra.Command) (*pgxpool.Pool, configs.Config, error) {
 	cfg, err := settings(cmd, "DATABASE_URL")
 	if err != nil {
@@ -26,7 +26,7 @@ func openPool(ctx context.Context, url string, connections int32) (*pgxpool.Pool
 	return pg.Open(ctx, url, connections, idempotency.WatchCommits)
 }
 
-// connect opens a pool and makes sure that the database answers and may be used.
+// connect opens a pool and checks that the database answers and may be used.
 func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool, error) {
 	pool, err := openPool(ctx, url, connections)
 	if err != nil {

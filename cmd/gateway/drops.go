@@ -31,7 +31,7 @@ row's count says how many drops it stands for. Duplicates are only counted: gate
 	return cmd
 }
 
-// dropFlags select drops, as they are typed.
+// dropFlags are the flags that select drops.
 type dropFlags struct {
 	reason, provider, organization, job, since string
 	limit                                      int
@@ -125,7 +125,7 @@ the key was claimed for. It also shows each time the drop was redriven.`,
 	return cmd
 }
 
-// findShown looks up a drop and what is known about it.
+// findShown looks up a drop and everything to show with it.
 func findShown(cmd *cobra.Command, id uuid.UUID) (d shown, err error) {
 	ctx := cmd.Context()
 	pool, _, err := openDatabase(ctx, cmd)
@@ -148,7 +148,7 @@ func findShown(cmd *cobra.Command, id uuid.UUID) (d shown, err error) {
 	return d, err
 }
 
-// filter reads the flags.
+// filter converts the flags to a filter.
 func (f *dropFlags) filter(now time.Time) (drops.Filter, error) {
 	filter := drops.Filter{Reason: drops.Reason(f.reason), Provider: f.provider, Limit: f.limit}
 	if f.reason != "" && !slices.Contains(keptReasons(), f.reason) {
@@ -173,7 +173,7 @@ func (f *dropFlags) filter(now time.Time) (drops.Filter, error) {
 	return filter, cmp.Or(organization, job, since)
 }
 
-// keptReasons are the reasons that have rows.
+// keptReasons returns the reasons that have rows.
 func keptReasons() []string {
 	var names []string
 	for _, reason := range drops.Reasons() {
@@ -184,7 +184,7 @@ func keptReasons() []string {
 	return names
 }
 
-// parseSince reads an instant, or a time ago: 30m, 12h, 7d.
+// parseSince parses an instant, or a time ago: 30m, 12h, 7d.
 func parseSince(text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil

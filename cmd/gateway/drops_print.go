@@ -20,13 +20,13 @@ import (
 	"webhook-gateway/providers"
 )
 
-// How much of a body is shown; --body writes all of it.
+// The maximum of a body that is shown; --body writes all of it.
 const (
 	maxShownText = 1 << 20 // bytes, after inflating
 	maxShownHex  = 4 << 10
 )
 
-// dropJSON is a drop as --json prints it. What is unknown is null.
+// dropJSON is a drop as --json prints it. Unknown values are null.
 type dropJSON struct {
 	ID             uuid.UUID    `json:"id"`
 	Reason         drops.Reason `json:"reason"`
@@ -36,7 +36,7 @@ type dropJSON struct {
 	JobID          *uuid.UUID   `json:"job_id"`
 	VerifiedBy     string       `json:"verified_by"` // whose secret: source or job
 	VerifierID     uuid.UUID    `json:"verifier_id"`
-	Path           *string      `json:"path"` // of the URL; null where its id cannot be read
+	Path           *string      `json:"path"` // of the URL; null if its id cannot be read
 	RequestID      uuid.UUID    `json:"request_id"`
 	Position       int          `json:"position"`
 	DeliveryKey    string       `json:"delivery_key"`
@@ -74,16 +74,16 @@ type dropShownJSON struct {
 	Headers         json.RawMessage `json:"headers"` // [[name, value], …]
 	ContentType     *string         `json:"content_type"`
 	ContentEncoding *string         `json:"content_encoding"`
-	Body            []byte          `json:"body"`      // base64 of the bytes of the wire
-	BodyText        *string         `json:"body_text"` // inflated; null when it is binary, or larger than 1 MiB
-	Clash           *clash.Clash    `json:"clash"`     // of a hash_mismatch: what it clashed with
+	Body            []byte          `json:"body"`      // base64 of the raw body
+	BodyText        *string         `json:"body_text"` // inflated; null if it is binary, or larger than 1 MiB
+	Clash           *clash.Clash    `json:"clash"`     // of a hash_mismatch: the delivery it conflicts with
 }
 
-// shown is one drop and what is known about it.
+// shown is one drop and everything to show with it.
 type shown struct {
 	drops.Kept
 	redrives []drops.Redrive
-	clash    *clash.Clash // of a hash_mismatch alone
+	clash    *clash.Clash // only of a hash_mismatch
 }
 
 func dropOut(k drops.Kept, redrives []drops.Redrive) dropJSON {
@@ -212,7 +212,7 @@ func printClash(out io.Writer, c *clash.Clash) {
 	}
 }
 
-// redriveText is a redrive in a line.
+// redriveText describes a redrive in one line.
 func redriveText(r drops.Redrive) string {
 	text := fmt.Sprintf("%s by %s (%s): %s", r.At.UTC().Format(time.RFC3339), r.By, r.Why,
 		cmp.Or(string(r.Outcome), "begun, but its end was not recorded"))
@@ -225,7 +225,7 @@ func redriveText(r drops.Redrive) string {
 	return text
 }
 
-// printBody writes the body as text, or as it was received as a hex dump.
+// printBody writes the body as text, or the raw body as a hex dump.
 func printBody(out io.Writer, k drops.Kept) error {
 	body, whole := inflated(k)
 	if safetext.Text(body) {
@@ -270,7 +270,7 @@ func orDash(s string) string {
 	return s
 }
 
-// orNull is nil, and so null in JSON, for the zero value.
+// orNull returns nil, which is null in JSON, for the zero value.
 func orNull[T comparable](v T) *T {
 	var zero T
 	if v == zero {

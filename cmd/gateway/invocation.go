@@ -11,10 +11,10 @@ import (
 	"webhook-gateway/internal/safetext"
 )
 
-// goRun matches where go run leaves what it builds: a temporary folder, or Go's build cache.
+// goRun matches the folders where go run puts its builds: a temporary folder, or Go's build cache.
 var goRun = regexp.MustCompile(`/go-build[0-9]*/|/[0-9a-f]{64}-d/[^/]+$`)
 
-// invocation is how a person at this shell starts this program again.
+// invocation returns the command with which a person at this shell starts this program again.
 func invocation() string {
 	self, err := os.Executable()
 	if err != nil {

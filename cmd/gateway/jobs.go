@@ -50,7 +50,7 @@ func jobsAddCommand() *cobra.Command {
 	return cmd
 }
 
-// check reads the flags as far as that needs no database and no stdin.
+// check validates the flags as far as that needs no database and no stdin.
 func (f *jobFlags) check() (jobs.NewJob, error) {
 	n := jobs.NewJob{Provider: f.provider, Source: f.source, Fallback: f.fallback}
 	if err := checkProvider(f.provider, false); err != nil {
@@ -176,7 +176,7 @@ func jobsCloseCommand() *cobra.Command {
 	}, func(ctx context.Context, store *jobs.Store, id uuid.UUID) error { return store.CloseJob(ctx, id) })
 }
 
-// jobCommand makes a command that does something to one job and prints it.
+// jobCommand returns a command that changes or reads one job and prints it.
 func jobCommand(cmd *cobra.Command, do func(context.Context, *jobs.Store, uuid.UUID) error) *cobra.Command {
 	var id string
 	var asJSON bool

@@ -17,11 +17,11 @@ type jobJSON struct {
 	Organization  uuid.UUID         `json:"organization_id"`
 	Provider      string            `json:"provider"`
 	Path          string            `json:"path"`
-	Source        *string           `json:"source"`      // null: the job has secrets of its own
-	SourcePath    *string           `json:"source_path"` // what the vendor calls for every tenant of the source
+	Source        *string           `json:"source"`      // null: the job has its own secrets
+	SourcePath    *string           `json:"source_path"` // the fallback for calls to the source that name no tenant
 	Refs          map[string]string `json:"refs"`
 	Fallback      bool              `json:"fallback"`
-	HasSecret     bool              `json:"has_secret"` // one of its own
+	HasSecret     bool              `json:"has_secret"` // its own secret
 	Secrets       int               `json:"secrets"`    // how many of its own are live
 	RotatingUntil *time.Time        `json:"rotating_until"`
 	CreatedAt     time.Time         `json:"created_at"`
@@ -61,7 +61,7 @@ func printJobs(cmd *cobra.Command, list []jobs.StoredJob, asJSON bool) error {
 	return w.flush()
 }
 
-// secretsOf says whose secrets verify the job's calls.
+// secretsOf says which secrets verify the job's calls.
 func secretsOf(j jobs.StoredJob) string {
 	if j.SourceID != uuid.Nil {
 		return j.Source

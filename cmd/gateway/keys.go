@@ -184,7 +184,7 @@ func listKeys(cmd *cobra.Command, limit int, asJSON bool, read func(context.Cont
 	return w.flush()
 }
 
-// answersFor is what a completed key stands for.
+// answersFor returns what a completed key stands for.
 func answersFor(e idempotency.Entry) string {
 	if e.Resource == (idempotency.ResourceRef{}) {
 		return "-"

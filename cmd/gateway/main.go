@@ -1,5 +1,5 @@
-// Command gateway receives vendors' webhooks: it verifies, deduplicates and stores each delivery, and
-// acknowledges it only then.
+// Command gateway receives vendors' webhooks: it verifies, deduplicates and stores each delivery, and then acknowledges
+// it.
 package main
 
 import (
@@ -76,10 +76,10 @@ func isA[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
-// usageError is about a flag or an argument.
+// usageError is an error in a flag or an argument.
 type usageError struct{ error }
 
-// settingError is about a setting, or about a file that stands in for settings.
+// settingError is an error in a setting, or in a file that replaces settings.
 type settingError struct{ error }
 
 // databaseError says that the database at DATABASE_URL must not be used.
@@ -92,7 +92,7 @@ func (e usageError) Unwrap() error    { return e.error }
 func (e settingError) Unwrap() error  { return e.error }
 func (e databaseError) Unwrap() error { return e.error }
 
-// asSetting makes an error a settingError; nil stays nil.
+// asSetting converts an error to a settingError; nil stays nil.
 func asSetting(err error) error {
 	if err != nil {
 		err = settingError{err}
@@ -100,8 +100,8 @@ func asSetting(err error) error {
 	return err
 }
 
-// printError says why the process ends. It waits a second at most: standard error may not be read, and the process must
-// end all the same.
+// printError prints why the process ends. It waits at most a second, because the reader of standard error may be
+// stalled, and the process must still end.
 func printError(to io.Writer, err error) {
 	if (sqlstate.NoTable(err) || sqlstate.NoColumn(err)) && !isA[databaseError](err) && !errors.Is(err, migrations.ErrMigrate) {
 		err = fmt.Errorf("the database lacks migrations of this build; run: gateway migrate up (%w)", err)

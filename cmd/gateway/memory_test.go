@@ -14,13 +14,13 @@ func TestTuneGC(t *testing.T) {
 
 	t.Setenv("GOGC", "100")
 	t.Setenv("GOMEMLIMIT", "1GiB")
-	relaxCollector(cfg)
+	tuneGC(cfg)
 	if p, l := debug.SetGCPercent(77), debug.SetMemoryLimit(-1); p != 77 || l != 7<<40 {
 		t.Errorf("set to %d %% and %d bytes although the environment says", p, l)
 	}
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
-	relaxCollector(cfg)
+	tuneGC(cfg)
 	if p, l := debug.SetGCPercent(77), debug.SetMemoryLimit(-1); p != 400 || l != 448<<20 {
 		t.Errorf("got %d %% and %d bytes", p, l)
 	}

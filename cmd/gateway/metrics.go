@@ -8,7 +8,7 @@ import (
 	"webhook-gateway/internal/connections"
 )
 
-// registerProcess registers what a process knows of itself.
+// registerProcess registers the metrics of the process itself.
 func registerProcess(reg prometheus.Registerer, pool *pgxpool.Pool) {
 	b := buildOf()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{

@@ -20,7 +20,7 @@ type migrationJSON struct {
 	Name      string     `json:"name"`
 	TookMS    *float64   `json:"took_ms,omitempty"`    // up
 	AppliedAt *time.Time `json:"applied_at,omitempty"` // status; absent: pending
-	Newer     bool       `json:"newer,omitempty"`      // status; a later build's
+	Newer     bool       `json:"newer,omitempty"`      // status; of a later build
 }
 
 func migrateUpCommand() *cobra.Command {

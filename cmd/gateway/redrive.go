@@ -97,7 +97,7 @@ func (f *redriveFlags) run(cmd *cobra.Command, args []string) error {
 	} else {
 		err = d.Drive(ctx, plan, f.by, f.why)
 	}
-	// Print what was done even when it could not be finished.
+	// Print the results even if the redrive could not be finished.
 	if printed := f.print(cmd, plan); err == nil {
 		err = printed
 	}
@@ -107,7 +107,7 @@ func (f *redriveFlags) run(cmd *cobra.Command, args []string) error {
 	return incomplete(plan, ids != nil)
 }
 
-// incomplete is the error for a plan of which some was not redriven.
+// incomplete returns an error if a part of the plan was not redriven.
 func incomplete(plan *redrive.Plan, named bool) error {
 	counts := plan.Counts()
 	switch failed := counts[string(drops.Failed)]; {

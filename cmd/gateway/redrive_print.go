@@ -25,7 +25,7 @@ type redriveJSON struct {
 	More   bool           `json:"more"`   // the flags select more than --limit
 }
 
-// redrivenJSON is one drop of a redrive. What is unknown is null.
+// redrivenJSON is one drop of a redrive. Unknown values are null.
 type redrivenJSON struct {
 	ID             uuid.UUID      `json:"id"`
 	Reason         *drops.Reason  `json:"reason"`

@@ -12,7 +12,7 @@ import (
 	"webhook-gateway/internal/replay"
 )
 
-// showProgress tells people at a terminal how far a replay is, until stop is called.
+// showProgress shows the progress of a replay at a terminal, until stop is called.
 func showProgress(w io.Writer, r *replay.Replay) (stop func()) {
 	w = raw(w)
 	if _, total := r.Progress(); !isTerminal(w) || total < 2 {

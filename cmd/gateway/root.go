@@ -13,14 +13,14 @@ import (
 	"webhook-gateway/internal/safetext"
 )
 
-// streams are what a command talks through: data goes to out, everything else to err.
+// streams are a command's output: data goes to out, everything else to err.
 type streams struct {
 	in  io.Reader
 	out io.Writer
 	err io.Writer
 }
 
-// newRoot builds the command tree. One file holds one command.
+// newRoot builds the command tree. Each command has its own file.
 func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "gateway",
@@ -42,7 +42,8 @@ func newRoot(s streams) *cobra.Command {
 		},
 	}
 	root.SetIn(s.in)
-	// What a command prints may come from outside, an error's text too. In one place it is made safe for a terminal.
+	// A command's output, including error texts, may contain data from outside. This is the one place that makes it
+	// safe for a terminal.
 	root.SetOut(safetext.NewWriter(s.out))
 	root.SetErr(safetext.NewWriter(s.err))
 	root.PersistentFlags().String("config", "", "YAML file with settings (environment variables win over it)")
@@ -70,7 +71,7 @@ func newRoot(s streams) *cobra.Command {
 	return root
 }
 
-// settings loads the settings of a command and demands those named.
+// settings loads the settings of a command, and requires those named.
 func settings(cmd *cobra.Command, required ...string) (configs.Config, error) {
 	cfg, err := settingsOver(cmd, nil)
 	if err == nil {

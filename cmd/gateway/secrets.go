@@ -12,11 +12,11 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// maxSecretInput bounds what is read of stdin: enough to tell how much too long a secret is.
+// maxSecretInput bounds the input from stdin: enough to say by how much a secret is too long.
 const maxSecretInput = 64 << 10
 
-// readSecret reads a signing secret from stdin. A secret is never an argument: those show in the list of
-// processes and in the shell's history.
+// readSecret reads a signing secret from stdin. A secret is never an argument, because arguments are visible in the
+// process list and in the shell's history.
 func readSecret(cmd *cobra.Command) (jobs.Secret, error) {
 	in := cmd.InOrStdin()
 	if isTerminal(in) {
@@ -42,7 +42,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// interruptible reads until ctx ends: Ctrl-C must end a command that waits for a person. Once it has failed for that,
+// interruptible reads until ctx ends: Ctrl-C must end a command that waits for a person. After it has failed this way,
 // in must not be read again.
 func interruptible(ctx context.Context, in io.Reader) io.Reader {
 	type result struct {
@@ -50,8 +50,8 @@ func interruptible(ctx context.Context, in io.Reader) io.Reader {
 		err error
 	}
 	return readerFunc(func(p []byte) (int, error) {
-		into := make([]byte, len(p)) // an abandoned read must not write into what is the caller's again
-		read := make(chan result, 1) // room, so that it ends when the process does
+		into := make([]byte, len(p)) // an abandoned read must not write into the caller's buffer
+		read := make(chan result, 1) // buffered, so that the goroutine can end
 		go func() {
 			n, err := in.Read(into)
 			read <- result{n, err}
@@ -65,18 +65,18 @@ func interruptible(ctx context.Context, in io.Reader) io.Reader {
 	})
 }
 
-// keyUse says what a command does with GATEWAY_SECRETS_KEY.
+// keyUse says how a command uses GATEWAY_SECRETS_KEY.
 type keyUse int
 
 const (
-	keyUnused  keyUse = iota // nothing: it need not be set
-	keySeals                 // it seals a secret, and must be the one that the gateways run with
-	keyRepairs               // it seals in place of secrets that need not open any more
+	keyUnused  keyUse = iota // not at all: it need not be set
+	keySeals                 // it seals a secret, and must be the gateways' key
+	keyRepairs               // it seals, but the old secrets need not open any more
 )
 
-// withStore opens the store for a command. Secrets are read inside: nobody pastes one before everything
-// else is known to be right. One that seals refuses a key that does not open what the
-// database holds: most likely it is not the gateways' key, and they could not use the new secret.
+// withStore opens the store for a command. Secrets are read inside it, so that people paste them only when everything
+// else is right. A command that seals refuses a key that does not open the secrets in the database: it is probably not
+// the gateways' key, and they could not use the new secret.
 func withStore(cmd *cobra.Command, use keyUse, do func(ctx context.Context, store *jobs.Store) error) error {
 	required := []string{"DATABASE_URL"}
 	if use != keyUnused {
@@ -106,7 +106,7 @@ func withStore(cmd *cobra.Command, use keyUse, do func(ctx context.Context, stor
 	return do(ctx, jobs.NewStore(pool, keys))
 }
 
-// secretFlags are those of both set-secret commands.
+// secretFlags are the flags of both set-secret commands.
 type secretFlags struct {
 	stdin        bool
 	dropPrevious bool
@@ -138,7 +138,7 @@ func (f *secretFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// apply does what the flags say to the holder that find names, and then has it printed.
+// apply applies the flags to the source or job that find returns, and prints it.
 func (f *secretFlags) apply(cmd *cobra.Command,
 	find func(context.Context, *jobs.Store) (of jobs.Verifier, print func() error, err error)) error {
 	if err := f.check(cmd); err != nil {

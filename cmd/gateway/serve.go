@@ -85,7 +85,7 @@ func serve(ctx context.Context, cfg configs.Config, logTo io.Writer, ready func(
 	}
 	defer pg.Close(pool)
 
-	relaxCollector(cfg)
+	tuneGC(cfg)
 	reg := prometheus.NewRegistry()
 	registerProcess(reg, pool)
 	sink := logsink.New(logTo, reg)

@@ -105,7 +105,7 @@ func (n *sourceName) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&n.id, "id", "", "the source's id, instead of its name")
 }
 
-// read takes the argument, if there is one, and checks that exactly one source is named.
+// read reads the optional argument, and checks that exactly one source is named.
 func (n *sourceName) read(args []string) error {
 	if err := checkProvider(n.provider, true); err != nil {
 		return err

@@ -16,7 +16,7 @@ type sourceJSON struct {
 	ID            uuid.UUID         `json:"id"`
 	Name          string            `json:"name"`
 	Provider      string            `json:"provider"`
-	Path          string            `json:"path"` // what the vendor calls
+	Path          string            `json:"path"` // the path for the vendor to call
 	Refs          map[string]string `json:"refs"`
 	HasSecret     bool              `json:"has_secret"`
 	Secrets       int               `json:"secrets"` // how many are live

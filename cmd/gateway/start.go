@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// One look at PostgreSQL at the start may take this long; the next one comes after the pause.
+	// The maximum time for one attempt to reach PostgreSQL at start; the next one follows after the pause.
 	startAttempt = 30 * time.Second
 	startPause   = 500 * time.Millisecond
-	startLogged  = 10 * time.Second // while it waits, it says so this often
+	startLogged  = 10 * time.Second // how often it logs that it waits
 )
 
-// listen takes both addresses, so that one that is taken ends the process at once.
+// listen opens both listeners first, so that an address in use ends the process at once.
 func (g *gateway) listen() (public, private net.Listener, err error) {
 	if public, err = net.Listen("tcp", g.cfg.Listen); err != nil {
 		return nil, nil, settingError{fmt.Errorf("listen on GATEWAY_LISTEN: %w", err)}
@@ -38,7 +38,7 @@ func (g *gateway) listen() (public, private net.Listener, err error) {
 	return public, private, nil
 }
 
-// onceOpen asks vendors to come again until the start is over.
+// onceOpen answers vendors 503 until the start is over.
 func (g *gateway) onceOpen(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.open.Load() {
@@ -50,8 +50,8 @@ func (g *gateway) onceOpen(next http.Handler) http.Handler {
 	})
 }
 
-// start checks the database and reads what receiving needs. It waits while PostgreSQL is away, unless it was told
-// not to, and says so in the log and at /readyz. What waiting cannot mend is an error at once.
+// start checks the database and reads what receiving needs. While PostgreSQL is away it waits, unless the settings say
+// otherwise, and reports that in the log and at /readyz. An error that waiting cannot fix ends it at once.
 func (g *gateway) start(ctx context.Context, at addresses) error {
 	began := time.Now()
 	var logged time.Time
@@ -80,7 +80,7 @@ func (g *gateway) start(ctx context.Context, at addresses) error {
 	}
 }
 
-// prepare makes one attempt at the start.
+// prepare makes one attempt to start.
 func (g *gateway) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startAttempt, fmt.Errorf("it took longer than %s", startAttempt))
 	defer cancel()
@@ -99,8 +99,8 @@ func (g *gateway) prepare(ctx context.Context) error {
 	return nil
 }
 
-// ensureDays makes the inbox's days. When one of next week cannot be made now, as while the table is analyzed,
-// the gateway starts all the same: every sweep tries again.
+// ensureDays creates the inbox's days. If one of next week cannot be created now, for example while the table is
+// analyzed, the gateway starts anyway: every sweep tries again.
 func (g *gateway) ensureDays(ctx context.Context) error {
 	_, err := g.partitions.Ensure(ctx)
 	if err == nil {
@@ -114,7 +114,7 @@ func (g *gateway) ensureDays(ctx context.Context) error {
 	return nil
 }
 
-// checkStart refuses a database that must not be used, and says loudly what was accepted all the same.
+// checkStart refuses a database that must not be used, and logs a warning for risks that the settings accept.
 func (g *gateway) checkStart(ctx context.Context) error {
 	if err := checkDatabase(ctx, g.cfg, g.pool, g.keys); err != nil {
 		return err
@@ -155,7 +155,7 @@ func checkDatabase(ctx context.Context, cfg configs.Config, pool *pgxpool.Pool, 
 	return unusable(jobs.CheckKeys(ctx, pool, keys))
 }
 
-// unusable makes an error of the start a databaseError; one of GATEWAY_SECRETS_KEY stays one of a setting.
+// unusable converts an error of the start to a databaseError; an error of GATEWAY_SECRETS_KEY stays a setting error.
 func unusable(err error) error {
 	if err == nil || errors.Is(err, jobs.ErrKeys) {
 		return err
@@ -163,8 +163,8 @@ func unusable(err error) error {
 	return databaseError{pg.Unavailable(err)}
 }
 
-// clientAddress tells whose address a log line shows: the connection's unless that is a proxy's. Any client can
-// send an X-Forwarded-For.
+// clientAddress returns the address for the log line: the connection's, unless that is a trusted proxy's. Any client
+// can send an X-Forwarded-For.
 func clientAddress(proxies configs.Networks) echo.IPExtractor {
 	trusted := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
 	for _, p := range proxies {

@@ -49,7 +49,7 @@ number may run at once, beside all writers. What a bounded pass or a busy table 
 	return cmd
 }
 
-// counted names what a sweep counts: the inbox goes by the day.
+// counted returns the unit that a sweep counts: for the inbox, days.
 func counted(table string, n int) string {
 	unit := "row"
 	if table == "webhook_deliveries" {

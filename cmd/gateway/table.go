@@ -10,7 +10,7 @@ import (
 	"webhook-gateway/internal/safetext"
 )
 
-// table aligns rows for people. A cell stays in its place whatever it holds: its newlines and tabs are escaped.
+// table aligns rows for people. It escapes newlines and tabs in cells.
 type table struct{ w *tabwriter.Writer }
 
 func newTable(out io.Writer) table {
@@ -33,12 +33,12 @@ func (t table) pairs(namesAndValues ...any) {
 	}
 }
 
-// gap ends a block of rows: the next one has its own widths.
+// gap ends a block of rows: the next one has its own column widths.
 func (t table) gap() { fmt.Fprintln(t.w) }
 
 func (t table) flush() error { return t.w.Flush() }
 
-// forBytes returns where bytes go that must not change; a terminal gets them with their controls escaped all the same.
+// forBytes returns the stream for bytes that must not change; on a terminal their control characters are still escaped.
 func forBytes(w io.Writer) io.Writer {
 	if to := raw(w); !isTerminal(to) {
 		return to
@@ -46,7 +46,7 @@ func forBytes(w io.Writer) io.Writer {
 	return w
 }
 
-// raw returns the stream behind the one that makes text safe, for bytes that must not change.
+// raw returns the stream under the one that makes text safe, for bytes that must not change.
 func raw(w io.Writer) io.Writer {
 	if s, ok := w.(*safetext.Writer); ok {
 		return s.Raw()
@@ -54,7 +54,7 @@ func raw(w io.Writer) io.Writer {
 	return w
 }
 
-// isTerminal reports whether a stream is one that a person reads or types at.
+// isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	if !ok {

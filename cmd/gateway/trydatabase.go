@@ -12,11 +12,11 @@ import (
 	"webhook-gateway/migrations"
 )
 
-// databaseJSON is what config check --connect finds at DATABASE_URL.
+// databaseJSON is the result of config check --connect for DATABASE_URL.
 type databaseJSON struct {
 	pg.Server
 	Schema      int64   `json:"schema_version"` // of the last migration; 0: none
-	Newer       bool    `json:"schema_newer"`   // that one is a later build's
+	Newer       bool    `json:"schema_newer"`   // that one is of a later build
 	RoundTripMS float64 `json:"round_trip_ms"`
 }
 
@@ -40,8 +40,8 @@ func (d *databaseJSON) String() string {
 	return text + fmt.Sprintf(", round trip %.1f ms", d.RoundTripMS)
 }
 
-// tryDatabase does to the database what serve does, and takes it back. It returns what it found, nil when nothing
-// answers, and every problem.
+// tryDatabase does to the database what serve does, and rolls it back. It returns its findings, nil if nothing answers,
+// and every problem.
 func tryDatabase(ctx context.Context, cfg configs.Config) (*databaseJSON, error) {
 	keys, err := jobs.NewKeys(cfg.SecretsKey.Reveal())
 	if err != nil {
@@ -69,7 +69,7 @@ func tryDatabase(ctx context.Context, cfg configs.Config) (*databaseJSON, error)
 	if err != nil {
 		return found, pg.Unavailable(err)
 	}
-	// As serve reads them.
+	// Read them like serve.
 	_, err = jobs.Read(ctx, pool, keys)
 	return found, errors.Join(append([]error{err}, joined(inbox.Try(ctx, pool, wiredNames()[0]))...)...)
 }

@@ -12,12 +12,12 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// usagef is an error about a flag or an argument.
+// usagef returns an error about a flag or an argument.
 func usagef(format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...)}
 }
 
-// group is a command that only holds others. Without one of them it says which there are.
+// group is a command with only subcommands. Called without one, it lists them.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	names := make([]string, len(commands))
 	for i, c := range commands {
@@ -37,7 +37,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// atMost takes up to n positional arguments, and says what they are when there are more.
+// atMost accepts up to n positional arguments.
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
@@ -47,7 +47,7 @@ func atMost(n int) cobra.PositionalArgs {
 	}
 }
 
-// one returns what is given as an argument or with a flag, and refuses both at once and neither.
+// one returns the value of an argument or a flag, and refuses both at once and neither.
 func one(args []string, flag, value string) (string, error) {
 	switch {
 	case len(args) == 1 && value != "" && args[0] != value:
@@ -70,7 +70,7 @@ func addProviderFlag(cmd *cobra.Command, provider *string) {
 }
 
 func addRefFlag(cmd *cobra.Command, refs *[]string, help string) {
-	// An array and not a slice: a value may hold commas.
+	// An array flag and not a slice flag: a value may contain commas.
 	cmd.Flags().StringArrayVar(refs, "ref", nil, help)
 }
 
@@ -82,7 +82,7 @@ func wiredNames() []string {
 	return names
 }
 
-// checkProvider refuses a provider that this build does not have. Empty is one too unless it may be left out.
+// checkProvider refuses a provider that this build does not have, and an empty one unless it is optional.
 func checkProvider(provider string, optional bool) error {
 	names := wiredNames()
 	if provider == "" && optional {
@@ -99,7 +99,7 @@ func checkProvider(provider string, optional bool) error {
 	return usagef("unknown --provider %q (known: %s)", provider, strings.Join(names, " or "))
 }
 
-// parseRefs reads NAME=VALUE texts.
+// parseRefs parses NAME=VALUE texts.
 func parseRefs(texts []string) ([]jobs.Identity, error) {
 	var refs []jobs.Identity
 	for _, text := range texts {
@@ -120,7 +120,7 @@ func parseID(flag, text string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// refsText is how identities are printed for people.
+// refsText formats identities for people.
 func refsText(pins []jobs.Identity) string {
 	texts := make([]string, len(pins))
 	for i, p := range pins {
@@ -132,7 +132,7 @@ func refsText(pins []jobs.Identity) string {
 	return strings.Join(texts, " ")
 }
 
-// targetBase checks an address to send captures to.
+// targetBase validates an address to send captures to.
 func targetBase(target string, yes bool) (string, error) {
 	u, err := url.Parse(target)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil ||

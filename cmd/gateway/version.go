@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build is what this binary was built from.
+// build describes the build of this binary.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`

@@ -90,7 +90,7 @@ func (f *doctorFlags) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		d := doctor.Examine(doctor.Case{
-			Capture: p.capture, Vendor: vendorsByName()[f.provider], Sign: signers()[f.provider],
+			Capture: p.capture, Vendor: vendorsByName()[f.provider],
 			Secrets: secrets, Others: others, Near: append(near, capturesOf(patients)...), TimeUnknown: p.timeUnknown, MaxBody: cfg.MaxBodyBytes,
 		})
 		list = append(list, diagnosisJSON{Name: p.capture.Name, Diagnosis: d})
@@ -132,19 +132,16 @@ func (f *doctorFlags) patients(cmd *cobra.Command, path string) ([]patient, erro
 	if err != nil {
 		return nil, err
 	}
-	v, err := samplesOf(f.provider)
-	if err != nil {
-		return nil, err
-	}
+	vendor := vendorsByName()[f.provider]
 	var list []patient
 	for i, m := range messages {
 		unknown := m.At.IsZero() && f.receivedAt == ""
 		if f.receivedAt != "" {
 			m.At, _ = time.Parse(time.RFC3339, f.receivedAt) // it was checked
 		} else if unknown {
-			m.At = capture.SignedAt(m, v.signingHeaders())
+			m.At = capture.SignedAt(m, vendor)
 		}
-		c, err := capture.Origin{Vendor: vendorsByName()[f.provider], Signing: v.signingHeaders(), KeepSignature: true}.Capture(m)
+		c, err := capture.Origin{Vendor: vendor, KeepSignature: true}.Capture(m)
 		if err != nil {
 			return nil, err
 		}
@@ -173,19 +170,11 @@ func (f *doctorFlags) captured(path string) ([]patient, error) {
 			c.ReceivedAt, _ = time.Parse(time.RFC3339, f.receivedAt) // it was checked
 		} else {
 			// An import knows no better than what the message says of when it was signed.
-			p.timeUnknown = c.Sign.Mode == capture.Kept && c.ReceivedAt.Equal(capture.SignedAt(&capture.Message{Headers: c.Headers}, signingOf(f.provider)))
+			p.timeUnknown = c.Sign.Mode == capture.Kept && c.ReceivedAt.Equal(capture.SignedAt(&capture.Message{Headers: c.Headers}, vendorsByName()[f.provider]))
 		}
 		list = append(list, p)
 	}
 	return list, nil
-}
-
-func signingOf(provider string) []string {
-	v, err := samplesOf(provider)
-	if err != nil {
-		return nil
-	}
-	return v.signingHeaders()
 }
 
 func capturesOf(patients []patient) []*capture.Capture {

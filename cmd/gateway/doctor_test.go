@@ -13,6 +13,8 @@ import (
 	"webhook-gateway/configs"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
+	"webhook-gateway/providers/nylas"
+	"webhook-gateway/providers/slack"
 )
 
 // causes lists the causes of a diagnosis that --json prints, by request.
@@ -38,13 +40,13 @@ func TestDoctorFindsCause(t *testing.T) {
 	nylasTown(r)
 	own := r.addJob(jobs.NewJob{Provider: "nylas", Secret: r.secret("a secret of its own")})
 	body := nylasMessage("G1", "n1", 1)
-	spoiled := signers()["slack"](slackSecret, []byte(slackEvent("T1", "Ev1", "hi")), time.Now())
+	spoiled := slack.New().Sign(slackSecret, []byte(slackEvent("T1", "Ev1", "hi")), time.Now())
 	spoiled.Set("X-Slack-Signature", strings.TrimPrefix(spoiled.Get("X-Slack-Signature"), "v0="))
 	for _, got := range []answer{
-		r.post("/webhooks/nylas/sources/main", []byte(body+"\n"), signers()["nylas"](nylasSecret, []byte(body), time.Now())),
+		r.post("/webhooks/nylas/sources/main", []byte(body+"\n"), nylas.New().Sign(nylasSecret, []byte(body), time.Now())),
 		r.postNylas(providers.JobPath("nylas", own.ID), nylasSecret, body), // the source's secret on the job's URL
 		r.post("/webhooks/slack/sources/main", []byte(slackEvent("T1", "Ev1", "hi")), spoiled),
-		r.post("/webhooks/slack/sources/main", []byte(slackEvent("T1", "Ev2", "hi")), signers()["slack"](slackSecret, []byte(slackEvent("T1", "Ev2", "hi")), time.Now().Add(-10*time.Minute))),
+		r.post("/webhooks/slack/sources/main", []byte(slackEvent("T1", "Ev2", "hi")), slack.New().Sign(slackSecret, []byte(slackEvent("T1", "Ev2", "hi")), time.Now().Add(-10*time.Minute))),
 	} {
 		if got.status != http.StatusUnauthorized {
 			t.Errorf("answered %d", got.status)
@@ -74,7 +76,7 @@ func TestDoctorFindsCause(t *testing.T) {
 // rawMessage is a signed request as it is on the wire.
 func rawMessage(provider, secret, body string, at time.Time) string {
 	raw := "POST /webhooks/" + provider + "/sources/main HTTP/1.1\r\nContent-Type: application/json\r\n"
-	for name, values := range signers()[provider](secret, []byte(body), at) {
+	for name, values := range vendorsByName()[provider].(providers.Signer).Sign(secret, []byte(body), at) {
 		raw += name + ": " + values[0] + "\r\n"
 	}
 	return raw + "\r\n" + body
@@ -126,7 +128,7 @@ func TestDoctorRawAndStdin(t *testing.T) {
 func TestDoctorHARAndSecretsFile(t *testing.T) {
 	t.Parallel()
 	body := nylasMessage("G1", "n1", 1)
-	h := signers()["nylas"]("theirs", []byte(body), time.Now())
+	h := nylas.New().Sign("theirs", []byte(body), time.Now())
 	har := fmt.Sprintf(`{"log":{"entries":[{"startedDateTime":"2026-03-01T12:00:00.5Z","request":{"method":"POST","url":"https://h/webhooks/nylas/sources/main/","headers":[{"name":"x-nylas-signature","value":%q}],"postData":{"text":%q}}}]}}`,
 		h.Get("X-Nylas-Signature"), body)
 	file := filepath.Join(t.TempDir(), "a.har")

@@ -18,6 +18,8 @@ import (
 	"webhook-gateway/feed"
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/providers"
+	"webhook-gateway/providers/nylas"
+	"webhook-gateway/providers/slack"
 	"webhook-gateway/test/binary"
 	"webhook-gateway/test/replay"
 )
@@ -53,12 +55,12 @@ func TestServeCapturesReplay(t *testing.T) {
 	first := startGateway(t, func(c *configs.Config) { c.CaptureDir = dir })
 	slackJob, _ := slackTown(first)
 	nylasJob, _ := nylasTown(first)
-	slack := strings.Replace(slackEvent("T1", "Ev1", "<hi> é"), `"token":"t"`, `"token":""`, 1) // without a token all of it stays
-	first.ack(first.postSlack("/webhooks/slack/sources/main", slackSecret, slack))
-	first.ack(first.post(providers.JobPath("slack", slackJob.ID)+"?a=1", []byte(strings.Replace(slack, "Ev1", "Ev2", 1)),
-		signers()["slack"](slackSecret, []byte(strings.Replace(slack, "Ev1", "Ev2", 1)), now()), http.Header{"X-Slack-Retry-Num": {"1"}, "Cookie": {"secret-cookie"}}))
+	event := strings.Replace(slackEvent("T1", "Ev1", "<hi> é"), `"token":"t"`, `"token":""`, 1) // without a token all of it stays
+	first.ack(first.postSlack("/webhooks/slack/sources/main", slackSecret, event))
+	first.ack(first.post(providers.JobPath("slack", slackJob.ID)+"?a=1", []byte(strings.Replace(event, "Ev1", "Ev2", 1)),
+		slack.New().Sign(slackSecret, []byte(strings.Replace(event, "Ev1", "Ev2", 1)), now()), http.Header{"X-Slack-Retry-Num": {"1"}, "Cookie": {"secret-cookie"}}))
 	gz := zipped(t, nylasMessage("G1", "n1", 1))
-	first.ack(first.post("/webhooks/nylas/sources/main", gz, signers()["nylas"](nylasSecret, gz, now()), http.Header{"Content-Encoding": {"gzip"}}))
+	first.ack(first.post("/webhooks/nylas/sources/main", gz, nylas.New().Sign(nylasSecret, gz, now()), http.Header{"Content-Encoding": {"gzip"}}))
 	if got := first.postNylas("/webhooks/nylas/sources/main", "forged", nylasMessage("G1", "n2", 1)); got.status != http.StatusUnauthorized {
 		t.Fatal(got)
 	}
@@ -264,7 +266,7 @@ func TestImportCompressed(t *testing.T) {
 	r, c := sender(t)
 	nylasTown(r)
 	gz := zipped(t, nylasMessage("G1", "n1", 1))
-	signature := signers()["nylas"](nylasSecret, gz, now()).Get("X-Nylas-Signature")
+	signature := nylas.New().Sign(nylasSecret, gz, now()).Get("X-Nylas-Signature")
 	raw := fmt.Sprintf("POST /webhooks/nylas/sources/main/ HTTP/1.1\r\nHost: x\r\nx-nylas-signature: %s\r\ncontent-encoding: gzip\r\nAuthorization: b\r\nContent-Length: %d\r\n\r\n%s", signature, len(gz), gz)
 	file := filepath.Join(t.TempDir(), "request.http")
 	if err := os.WriteFile(file, []byte(raw), 0o600); err != nil {

@@ -62,12 +62,8 @@ func (f *importFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	v, err := samplesOf(f.provider)
-	if err != nil {
-		return err
-	}
 	im := capture.Import{
-		Origin: capture.Origin{Vendor: vendorsByName()[f.provider], Signing: v.signingHeaders(), KeepSignature: f.keepSignature, KeepToken: f.keepToken},
+		Origin: capture.Origin{Vendor: vendorsByName()[f.provider], KeepSignature: f.keepSignature, KeepToken: f.keepToken},
 	}
 	if f.source != "" {
 		im.Source = &capture.Party{Name: f.source}

@@ -84,11 +84,11 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 		f.seed = rand.Uint64N(1_000_000) + 1
 	}
 	o := replay.Options{
-		Base: base, Signers: signers(), Hurry: f.hurry, Timeout: f.timeout,
+		Base: base, Vendors: vendorsByName(), Hurry: f.hurry, Timeout: f.timeout,
 		Plan: capture.Plan{Times: f.times, Concurrency: f.concurrency, Rate: f.rate, Shuffle: f.shuffle, Seed: f.seed},
 	}
 	for _, c := range cases {
-		if o.Signers[c.Capture.Provider] == nil {
+		if o.Vendors[c.Capture.Provider] == nil {
 			return usagef("capture %s is of %q, which this build does not have", c.Name, c.Capture.Provider)
 		}
 	}
@@ -131,7 +131,7 @@ func (f *replayFlags) find(cmd *cobra.Command, cases []*replay.Case, o *replay.O
 		return nil, settingError{err}
 	}
 	o.Places = places
-	if o.Database, err = replay.NewDatabase(pool, reg, found, vendorsByName()); err != nil {
+	if o.Database, err = replay.NewDatabase(pool, reg, found, o.Vendors); err != nil {
 		pg.Close(pool)
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
+	"webhook-gateway/providers/nylas"
 	"webhook-gateway/test/replay"
 )
 
@@ -310,7 +311,7 @@ func TestSignSecretsFile(t *testing.T) {
 	t.Parallel()
 	file := secretsFile(t, "theirs: {path: /webhooks/nylas/sources/main, secret: "+nylasSecret+"}\n", 0o600)
 	got := call(t, strings.NewReader("test"), "sign", "--provider", "nylas", "--source", "theirs", "--secrets", file)
-	if want := fmt.Sprintf("X-Nylas-Signature: %s\n", signers()["nylas"](nylasSecret, []byte("test"), time.Time{})["X-Nylas-Signature"][0]); got.status != exitOK || got.stdout != want {
+	if want := fmt.Sprintf("X-Nylas-Signature: %s\n", nylas.New().Sign(nylasSecret, []byte("test"), time.Time{})["X-Nylas-Signature"][0]); got.status != exitOK || got.stdout != want {
 		t.Errorf("status %d: %s", got.status, cmp.Diff(want, got.stdout))
 	}
 	for _, tt := range []struct {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"webhook-gateway/jobs"
 )
@@ -18,8 +17,6 @@ type vendorSamples struct {
 	application jobs.Identity   // what the sample source pins
 	tenants     []jobs.Identity // each is pinned by a sample job of its own
 	types       []sampleType    // the first is sent unless another is named
-	// sign returns the headers with which the vendor signs a body sent at that time.
-	sign func(secret string, body []byte, at time.Time) http.Header
 }
 
 // sampleType is one kind of request that a vendor makes.

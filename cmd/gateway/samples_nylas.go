@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"webhook-gateway/jobs"
-	"webhook-gateway/providers/nylas"
 )
 
 func nylasSamples() vendorSamples {
@@ -17,7 +16,6 @@ func nylasSamples() vendorSamples {
 			{Name: "grant_id", Value: "b1f7a0de-6c5e-4d6b-8f3e-9d0c5a3b2e10"},
 			{Name: "account_id", Value: "2mrhdt1bzj1m7w0z5x3xx8q4k"}, // the old API's
 		},
-		sign: func(secret string, body []byte, _ time.Time) http.Header { return nylas.Sign(secret, body) },
 		types: []sampleType{
 			{"message.created", "a message has arrived", func(r named) sample {
 				return nylasNotification(r, "message.created", "/google/emails/realtime", nylasSampleMessage(r))

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"webhook-gateway/jobs"
-	"webhook-gateway/providers/slack"
 )
 
 const (
@@ -25,7 +24,6 @@ func slackSamples() vendorSamples {
 		provider:    "slack",
 		application: jobs.Identity{Name: "api_app_id", Value: "A0SAMPLEAPP"},
 		tenants:     []jobs.Identity{{Name: "team_id", Value: "T0SAMPLE001"}},
-		sign:        func(secret string, body []byte, at time.Time) http.Header { return slack.Sign(secret, at, body) },
 		types: []sampleType{
 			{"app_mention", "an event: somebody mentions the app", func(r named) sample {
 				return slackSampleEvent(r, object{"type": "app_mention", "text": "<@U0SAMPLEBOT> is it here yet?"})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -109,13 +108,10 @@ func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleTyp
 	s := kind.make(holder.Identities)
 	r := send.Request{
 		Vendor: vendorsByName()[vendor.provider], Method: http.MethodPost, URL: base + holder.Path,
-		ContentType: s.contentType, Attempt: s.attempt, Handshake: s.handshake, Answer: s.answer,
+		ContentType: s.contentType, Attempt: s.attempt, Secret: holder.Secret, Unsigned: s.unsigned, Handshake: s.handshake, Answer: s.answer,
 	}
 	if s.query != nil {
 		r.Method, r.URL = http.MethodGet, r.URL+"?"+s.query.Encode()
-	}
-	if !s.unsigned {
-		r.Sign = func(body []byte, at time.Time) http.Header { return vendor.sign(holder.Secret, body, at) }
 	}
 	result, err := send.Send(ctx, r, f.times)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/registry"
+	"webhook-gateway/providers"
 )
 
 // maxSignBody bounds a body to be signed; no gateway takes a larger one.
@@ -52,6 +53,10 @@ func (f *signFlags) run(cmd *cobra.Command) error {
 	if err := checkProvider(f.provider, false); err != nil {
 		return err
 	}
+	signer, ok := vendorsByName()[f.provider].(providers.Signer)
+	if !ok {
+		return usagef("the signatures of %s cannot be made here", f.provider)
+	}
 	if (f.source == "") == (f.job == "") {
 		return usagef("which secret? give either --source NAME or --job NAME")
 	}
@@ -66,7 +71,7 @@ func (f *signFlags) run(cmd *cobra.Command) error {
 	case len(body) > maxSignBody:
 		return fmt.Errorf("the body on stdin is larger than %d bytes", maxSignBody)
 	}
-	return printHeaders(cmd, signers()[f.provider](secret, body, time.Now().Add(-f.age)), f.asJSON)
+	return printHeaders(cmd, signer.Sign(secret, body, time.Now().Add(-f.age)), f.asJSON)
 }
 
 // secret finds the secret of the source or job that is named.

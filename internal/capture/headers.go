@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"webhook-gateway/providers"
 )
 
 // ordinary are the headers that a capture may keep whatever the vendor: they say what the body is.
@@ -13,7 +15,7 @@ var ordinary = regexp.MustCompile(`(?i)^(content-type|content-encoding|content-l
 
 // credential finds the headers that must not lie about, by the words that such names are made of. It is
 // broad on purpose: a header that is not kept is missed by nobody.
-var credential = regexp.MustCompile(`(?i)signature|authoriz|authentic|cookie|token|secret|password|credential|api-?key|session|x-slack-request-timestamp|csrf|jwt|hmac|digest`)
+var credential = regexp.MustCompile(`(?i)signature|authoriz|authentic|cookie|token|secret|password|credential|api-?key|session|request-timestamp|csrf|jwt|hmac|digest`)
 
 // Carries reports whether a header of that name carries a signature or what belongs to one, a credential
 // or a cookie.
@@ -21,13 +23,17 @@ func Carries(name string) bool { return credential.MatchString(name) }
 
 // Keep returns the headers, in their order, that a capture keeps: the ordinary ones and those of the
 // vendor's allow list. Nothing else does: no cookie, credential, address or name of a proxy.
-func Keep(headers []Header, vendor []string) []Header { return KeepSigned(headers, vendor, nil) }
+func Keep(headers []Header, p providers.Provider) []Header { return keep(headers, p, nil) }
 
-// KeepSigned is Keep for a diagnosis: the headers that the vendor signs with, by their names, stay too.
-func KeepSigned(headers []Header, vendor, signing []string) []Header {
+// KeepSigned is Keep for a diagnosis: the headers that the vendor signs with stay too.
+func KeepSigned(headers []Header, p providers.Provider) []Header {
+	return keep(headers, p, providers.SigningHeaders(p))
+}
+
+func keep(headers []Header, p providers.Provider, signing []string) []Header {
 	kept := make([]Header, 0, len(headers))
 	for _, h := range headers {
-		stays := ordinary.MatchString(h[0]) || among(vendor, h[0]) && !Carries(h[0]) || among(signing, h[0])
+		stays := ordinary.MatchString(h[0]) || among(p.Headers(), h[0]) && !Carries(h[0]) || among(signing, h[0])
 		if stays && h.valid() {
 			kept = append(kept, h)
 		}

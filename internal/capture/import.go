@@ -14,6 +14,7 @@ import (
 
 	"webhook-gateway/internal/safetext"
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 // What is read of a file to import. A gateway takes no body of more than 64 MiB; an archive is read entry by entry.
@@ -82,7 +83,7 @@ func (i Import) Capture(m *Message) (*Capture, error) {
 		m.At = i.ReceivedAt
 	}
 	if m.At.IsZero() {
-		m.At = SignedAt(m, i.Signing)
+		m.At = SignedAt(m, p)
 	}
 	c, err := origin.Capture(m)
 	if err != nil {
@@ -123,7 +124,8 @@ func partiesOf(provider, target string) (source, job *Party) {
 }
 
 // SignedAt is when a message says it was signed, or else now.
-func SignedAt(m *Message, signing []string) time.Time {
+func SignedAt(m *Message, p providers.Provider) time.Time {
+	signing := providers.SigningHeaders(p)
 	for _, h := range m.Headers {
 		for _, name := range signing {
 			if seconds, err := strconv.ParseInt(h[1], 10, 64); err == nil && strings.EqualFold(h[0], name) && seconds > 1e9 && seconds < 1e10 {

@@ -195,7 +195,7 @@ func TestRawKeepsNoSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := slack.New()
-	origin := Origin{Vendor: p, Signing: []string{"X-Slack-Signature", "X-Slack-Request-Timestamp"}, Source: &Party{Name: "main"}, Job: &Party{Name: "team"}}
+	origin := Origin{Vendor: p, Source: &Party{Name: "main"}, Job: &Party{Name: "team"}}
 	c, err := origin.Capture(m)
 	if err != nil {
 		t.Fatal(err)

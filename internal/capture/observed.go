@@ -14,7 +14,7 @@ import (
 // capture makes a capture of what was observed.
 func (r *Recorder) capture(o providers.Observation) (*Capture, error) {
 	m := &Message{Method: http.MethodPost, Target: o.URI, Headers: HeadersOf(o.Header), Body: o.Body, At: o.ReceivedAt}
-	origin := Origin{Vendor: r.vendors[o.Provider], Signing: r.options.Signing[o.Provider]}
+	origin := Origin{Vendor: r.vendors[o.Provider]}
 	if o.VerifiedBy == (jobs.Verifier{}) {
 		origin.KeepSignature = true
 		c, err := origin.Capture(m)

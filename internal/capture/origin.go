@@ -24,10 +24,9 @@ const (
 
 // Origin is what is known of where a message comes from, besides what it says.
 type Origin struct {
-	Vendor  providers.Provider
-	Signing []string // the headers that the vendor signs with
-	Source  *Party
-	Job     *Party
+	Vendor providers.Provider
+	Source *Party
+	Job    *Party
 	// KeepSignature makes a capture for a diagnosis: signature and body stay as they came, also a token in it.
 	KeepSignature bool
 	// KeepToken leaves verification tokens in the body.
@@ -44,10 +43,10 @@ func (o Origin) Capture(m *Message) (*Capture, error) {
 	body := m.Body
 	if o.KeepSignature {
 		c.Sign.Mode = Kept
-		c.Headers = KeepSigned(m.Headers, o.Vendor.Headers(), o.Signing)
+		c.Headers = KeepSigned(m.Headers, o.Vendor)
 		c.Target = m.Target
 	} else {
-		c.Headers = Keep(m.Headers, o.Vendor.Headers())
+		c.Headers = Keep(m.Headers, o.Vendor)
 		c.Target = o.target(m.Target)
 		c.noteIf(c.cleanQuery(), scrubbedQuery)
 		if !o.KeepToken {

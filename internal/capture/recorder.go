@@ -44,7 +44,6 @@ type Options struct {
 	Bytes   int64  // and their bodies' bytes
 	Refused string // of refused requests
 	Vendors []providers.Provider
-	Signing map[string][]string // the headers that each vendor signs with
 	Log     *slog.Logger
 }
 

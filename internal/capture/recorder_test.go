@@ -49,7 +49,6 @@ func recorder(t *testing.T, h *held, edit ...func(*Options)) (*Recorder, Options
 	o := Options{
 		Folder: filepath.Join(root, "captures"), Files: 100, Bytes: 1 << 20, Refused: filepath.Join(root, "refused"),
 		Vendors: []providers.Provider{slack.New(), nylas.New()},
-		Signing: map[string][]string{"slack": {"X-Slack-Signature", "X-Slack-Request-Timestamp"}},
 		Log:     slog.New(slog.NewJSONHandler(&logged, nil)),
 	}
 	for _, f := range edit {

@@ -22,6 +22,9 @@ type Place struct {
 // ErrNotReplayed refuses a capture that carries the signature that came. It is for a diagnosis.
 var ErrNotReplayed = errors.New("it carries the signature that came and is for gateway doctor, not to be replayed")
 
+// ErrNoSigner says that the signatures of a vendor cannot be made here.
+var ErrNoSigner = errors.New("its vendor's signatures cannot be made here")
+
 // errRecorded refuses to send a signature whose time is over.
 var errRecorded = errors.New("its recorded signature is replayed in process, at the time it was made")
 
@@ -29,7 +32,8 @@ var errRecorded = errors.New("its recorded signature is replayed in process, at 
 const stranger = "a secret that nobody has registered"
 
 // Request makes the request of a capture that is signed now, changed as alter says if it is given: in
-// place of the capture's own alteration. The base is a URL without a path.
+// place of the capture's own alteration. The base is a URL without a path. Where sign is nil, a capture to be signed is
+// ErrNoSigner.
 func (c *Capture) Request(ctx context.Context, base string, place Place, sign Signer, alter *Alter) (*http.Request, error) {
 	if c.Sign.Mode == Recorded {
 		return nil, fmt.Errorf("capture %s: %w", c.Name, errRecorded)
@@ -52,6 +56,9 @@ func (c *Capture) Request(ctx context.Context, base string, place Place, sign Si
 		req.Header.Set(alter.SetHeader[0], alter.SetHeader[1])
 	}
 	if c.Sign.Mode == Resign {
+		if sign == nil {
+			return nil, fmt.Errorf("capture %s: %w", c.Name, ErrNoSigner)
+		}
 		secret := place.Secret
 		if alter.Foreign {
 			secret = stranger

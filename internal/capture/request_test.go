@@ -88,6 +88,9 @@ func TestWhatMustNotBeReplayedIsNot(t *testing.T) {
 	if err := send(func(c *Capture) { c.Sign = Sign{Mode: Recorded, Secret: "s"} }, nil); !errors.Is(err, errRecorded) {
 		t.Errorf("a recorded one, now: %v", err)
 	}
+	if _, err := sample().Request(t.Context(), "http://h", Place{}, nil, nil); !errors.Is(err, ErrNoSigner) {
+		t.Errorf("one that cannot be signed: %v", err)
+	}
 	far := 1000
 	for _, alter := range []Alter{{FlipByte: &far}, {DropHeader: "X-None"}, {Replace: []string{"not there", ""}}} {
 		if err := send(func(*Capture) {}, &alter); err == nil {

@@ -24,7 +24,6 @@ type Secret struct {
 type Case struct {
 	Capture *capture.Capture
 	Vendor  providers.Provider
-	Sign    capture.Signer
 	Secrets []Secret // that are live for it, the current one first
 	Others  []Secret // of other sources and jobs of the vendor
 	// Near are other captures: the signature may be one of theirs.
@@ -83,8 +82,13 @@ func (d *Diagnosis) cause(code Code, proved bool, format string, args ...any) {
 func Examine(c Case) Diagnosis {
 	d := Diagnosis{Status: http.StatusUnauthorized, Causes: []Cause{}}
 	header := c.Capture.HTTPHeader()
-	s := shapeOf(c.Sign)
 	c.method(&d)
+	signer, ok := c.Vendor.(providers.Signer)
+	if !ok {
+		d.step("signature", false, "how %s signs is not known here", c.Vendor.Name())
+		return d
+	}
+	s := shapeOf(signer)
 	headers := c.headers(&d, s, header)
 	fresh := headers && c.form(&d, s, header)
 	if int64(len(c.Capture.Content)) > c.MaxBody {
@@ -101,15 +105,15 @@ func Examine(c Case) Diagnosis {
 		d.Status = http.StatusServiceUnavailable
 		return d
 	}
-	signer, fits := c.verify(s, header)
+	secret, fits := c.verify(s, header)
 	switch {
 	case !fits:
 		d.step("signature", false, "no live secret signed exactly these bytes")
 		c.search(&d, s, header)
-	case fresh && signer > 0:
-		d.step("signature", true, "it fits, with the %s secret: the current one is another", c.Secrets[signer].Name)
+	case fresh && secret > 0:
+		d.step("signature", true, "it fits, with the %s secret: the current one is another", c.Secrets[secret].Name)
 	default:
-		d.step("signature", true, "it fits, with the %s secret", c.Secrets[signer].Name)
+		d.step("signature", true, "it fits, with the %s secret", c.Secrets[secret].Name)
 	}
 	if d.Accepted = fits && fresh; d.Accepted {
 		d.Status = http.StatusOK
@@ -200,7 +204,7 @@ func (c Case) verify(s shape, header http.Header) (secret int, fits bool) {
 		if strings.TrimSpace(secret.Text) == "" {
 			continue
 		}
-		if equal(c.Sign(secret.Text, c.Capture.Content, at).Get(s.signatureHeader), given) {
+		if equal(s.signer.Sign(secret.Text, c.Capture.Content, at).Get(s.signatureHeader), given) {
 			return i, true
 		}
 	}

@@ -30,11 +30,6 @@ const (
 
 var received = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func signSlack(secret string, body []byte, at time.Time) http.Header {
-	return slack.Sign(secret, at, body)
-}
-func signNylas(secret string, body []byte, _ time.Time) http.Header { return nylas.Sign(secret, body) }
-
 const slackBody = `{"token":"t","team_id":"T1","api_app_id":"A1","event":{"type":"message","text":"a <b> & \"c\" é \/ 🚚","ts":"1.000100","n":1.50},"type":"event_callback","event_id":"Ev1","event_time":1772366399}`
 
 const nylasBody = `{"specversion":"1.0","type":"message.created","source":"/google/emails/realtime","id":"n1","time":1772366399,"data":{"application_id":"a","object":{"grant_id":"g","subject":"café & <b>"}}}`
@@ -50,27 +45,32 @@ type request struct {
 	headers  []capture.Header
 }
 
-func (r request) vendor() (providers.Provider, capture.Signer) {
+type signingVendor interface {
+	providers.Provider
+	providers.Signer
+}
+
+func (r request) vendor() signingVendor {
 	if r.provider == "nylas" {
-		return nylas.New(), signNylas
+		return nylas.New()
 	}
-	return slack.New(), signSlack
+	return slack.New()
 }
 
 func (r request) examine(edit ...func(*Case)) Diagnosis {
-	vendor, sign := r.vendor()
+	vendor := r.vendor()
 	body := r.body
 	if body == "" {
 		body = r.signed
 	}
-	header := sign(r.secret, []byte(r.signed), received.Add(-r.at))
+	header := vendor.Sign(r.secret, []byte(r.signed), received.Add(-r.at))
 	if r.header != nil {
 		r.header(header)
 	}
 	c := &capture.Capture{Provider: r.provider, Method: http.MethodPost, Target: "/webhooks/" + r.provider + "/sources/main", ReceivedAt: received, Sign: capture.Sign{Mode: capture.Kept}}
 	c.Headers = append(capture.HeadersOf(header), r.headers...)
 	c.SetContent([]byte(body))
-	k := Case{Capture: c, Vendor: vendor, Sign: sign, MaxBody: 4 << 20,
+	k := Case{Capture: c, Vendor: vendor, MaxBody: 4 << 20,
 		Secrets: []Secret{{"current", current}, {"previous", previous}}, Others: []Secret{{"source other", other}}}
 	for _, f := range edit {
 		f(&k)
@@ -240,8 +240,7 @@ func (r request) saysNothingSecret(t *testing.T, d Diagnosis) {
 	for _, secret := range []string{current, previous, other, r.secret} {
 		for _, body := range []string{r.body, r.signed} {
 			for _, at := range []time.Duration{0, r.at} {
-				_, sign := r.vendor()
-				for _, values := range sign(secret, []byte(body), received.Add(-at)) {
+				for _, values := range r.vendor().Sign(secret, []byte(body), received.Add(-at)) {
 					if hexes := values[0]; len(hexes) >= 64 && bytes.Contains(text, []byte(hexes[len(hexes)-64:])) {
 						t.Errorf("a signature that would be right is in %s", text)
 					}
@@ -331,7 +330,7 @@ func FuzzExamine(f *testing.F) {
 		c := &capture.Capture{Provider: "slack", Method: http.MethodPost, Target: "/webhooks/slack/x", ReceivedAt: received,
 			Headers: []capture.Header{{"X-Slack-Signature", signature}, {"X-Slack-Request-Timestamp", timestamp}}}
 		c.SetContent([]byte(body))
-		d := Examine(Case{Capture: c, Vendor: slack.New(), Sign: signSlack, Secrets: []Secret{{"current", current}}, MaxBody: 1 << 20})
+		d := Examine(Case{Capture: c, Vendor: slack.New(), Secrets: []Secret{{"current", current}}, MaxBody: 1 << 20})
 		if d.Accepted {
 			t.Errorf("accepted: %q %q %q", signature, timestamp, body)
 		}
@@ -382,9 +381,9 @@ func TestCommittedCapturesPass(t *testing.T) {
 		if c.Sign.Mode != capture.Resign {
 			continue
 		}
-		vendor, sign := request{provider: c.Provider}.vendor()
-		c.Headers = append(c.Headers, capture.HeadersOf(sign(current, c.Content, c.ReceivedAt))...)
-		d := Examine(Case{Capture: c, Vendor: vendor, Sign: sign, Secrets: []Secret{{"current", current}}, MaxBody: 4 << 20})
+		vendor := request{provider: c.Provider}.vendor()
+		c.Headers = append(c.Headers, capture.HeadersOf(vendor.Sign(current, c.Content, c.ReceivedAt))...)
+		d := Examine(Case{Capture: c, Vendor: vendor, Secrets: []Secret{{"current", current}}, MaxBody: 4 << 20})
 		if !d.Accepted || len(d.Causes) > 0 {
 			t.Errorf("%s: %+v", c.Name, d)
 		}
@@ -405,8 +404,8 @@ func TestPublicVectors(t *testing.T) {
 		"nylas/java-sdk-digit-changed": Unknown, "nylas/old-sdks-other-body": OtherBody, "nylas/old-sdks-another-body": OtherBody, "slack/documentation-dashes": OtherBody,
 	}
 	for _, c := range list {
-		vendor, sign := request{provider: c.Provider}.vendor()
-		d := Examine(Case{Capture: c, Vendor: vendor, Sign: sign, Secrets: []Secret{{"current", c.Sign.Secret}}, Near: list, MaxBody: 4 << 20})
+		vendor := request{provider: c.Provider}.vendor()
+		d := Examine(Case{Capture: c, Vendor: vendor, Secrets: []Secret{{"current", c.Sign.Secret}}, Near: list, MaxBody: 4 << 20})
 		if d.Status != c.Expect.Once.Status || d.Accepted != (causes[c.Name] == "") || !d.Accepted && (len(d.Causes) != 1 || !d.Has(causes[c.Name])) {
 			t.Errorf("%s: %+v", c.Name, d)
 		}

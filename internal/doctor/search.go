@@ -123,7 +123,7 @@ func (f *searching) fits(secret string, at time.Time, body []byte) bool {
 	if strings.TrimSpace(secret) == "" {
 		return false
 	}
-	made, _, ok := f.shape.read(f.Sign(secret, body, at).Get(f.shape.signatureHeader))
+	made, _, ok := f.shape.read(f.shape.signer.Sign(secret, body, at).Get(f.shape.signatureHeader))
 	return ok && hmac.Equal(made[:], f.given[:])
 }
 

@@ -12,19 +12,20 @@ import (
 	"strings"
 	"time"
 
-	"webhook-gateway/internal/capture"
+	"webhook-gateway/providers"
 )
 
 // shape is how a vendor writes its signature, learnt from one that is made here.
 type shape struct {
+	signer                  providers.Signer
 	signatureHeader, prefix string
 	timeHeader              string // empty: the vendor signs no time
 }
 
-func shapeOf(sign capture.Signer) shape {
+func shapeOf(signer providers.Signer) shape {
 	at := time.Unix(1_700_000_000, 0)
-	var s shape
-	for name, values := range sign("a secret", []byte("a body"), at) {
+	s := shape{signer: signer}
+	for name, values := range signer.Sign("a secret", []byte("a body"), at) {
 		if values[0] == strconv.FormatInt(at.Unix(), 10) {
 			s.timeHeader = name
 			continue

@@ -15,6 +15,7 @@ import (
 
 	"webhook-gateway/drops"
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/providers"
 )
 
 // Case is one capture to send, or one step of a scenario. Its results are there when Run has returned.
@@ -130,11 +131,11 @@ func Captures(cases []*Case) []*capture.Capture {
 type Options struct {
 	Base     string // the gateway's URL, without a path
 	Places   capture.Places
-	Signers  map[string]capture.Signer // by provider
-	Plan     capture.Plan              // of captures; scenarios have their own
-	Hurry    bool                      // send the steps of a scenario without waiting for their offsets
-	Timeout  time.Duration             // of one answer
-	Database *Database                 // nil: only the answers are checked
+	Vendors  map[string]providers.Provider // by name
+	Plan     capture.Plan                  // of captures; scenarios have their own
+	Hurry    bool                          // send the steps of a scenario without waiting for their offsets
+	Timeout  time.Duration                 // of one answer
+	Database *Database                     // nil: only the answers are checked
 }
 
 // Replay is one run over some cases.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/providers"
 )
 
 // send sends captures by the plan, and then steps at their offsets.
@@ -82,7 +83,11 @@ func (r *Replay) post(ctx context.Context, c *Case) (status int, body string, to
 	if err != nil {
 		return 0, "", 0, err
 	}
-	req, err := c.Capture.Request(ctx, r.Base, place, r.Signers[c.Capture.Provider], c.alter)
+	var sign capture.Signer
+	if s, ok := r.Vendors[c.Capture.Provider].(providers.Signer); ok {
+		sign = s.Sign
+	}
+	req, err := c.Capture.Request(ctx, r.Base, place, sign, c.alter)
 	if err != nil {
 		return 0, "", 0, err
 	}

@@ -29,8 +29,9 @@ type Request struct {
 	ContentType string
 	// Attempt returns what the vendor sends the n-th time, counted from 1.
 	Attempt func(n int) (body []byte, headers http.Header)
-	// Sign returns the headers that sign a body sent at that time; nil: the vendor does not sign it.
-	Sign func(body []byte, at time.Time) http.Header
+	Secret  string
+	// Unsigned says that the vendor does not sign it.
+	Unsigned bool
 	// Handshake says that the gateway answers with the text Answer and stores nothing.
 	Handshake bool
 	Answer    string
@@ -68,8 +69,8 @@ func Send(ctx context.Context, r Request, times int) (Result, error) {
 			req.Header.Set("Content-Type", r.ContentType)
 		}
 		req.Header.Set("User-Agent", "gateway-send")
-		if r.Sign != nil {
-			maps.Copy(req.Header, r.Sign(body, time.Now()))
+		if s, ok := r.Vendor.(providers.Signer); ok && !r.Unsigned {
+			maps.Copy(req.Header, s.Sign(r.Secret, body, time.Now()))
 		}
 		answer, err := post(req)
 		if err != nil {

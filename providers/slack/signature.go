@@ -92,3 +92,8 @@ func Sign(secret string, at time.Time, body []byte) http.Header {
 		timestampHeader: {timestamp},
 	}
 }
+
+// Sign signs the body with the time.
+func (*Provider) Sign(secret string, body []byte, at time.Time) http.Header {
+	return Sign(secret, at, body)
+}

@@ -21,6 +21,7 @@ var (
 	_ providers.Prober     = (*Provider)(nil)
 	_ providers.Redactor   = (*Provider)(nil)
 	_ providers.PinChecker = (*Provider)(nil)
+	_ providers.Signer     = (*Provider)(nil)
 )
 
 // New returns the provider, which is ready.

@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/providers"
@@ -31,10 +30,7 @@ func Vendors() []providers.Provider { return []providers.Provider{nylas.New(), s
 
 // Signers sign as the vendors do.
 func Signers() map[string]Signer {
-	return map[string]Signer{
-		"nylas": func(secret string, body []byte, _ time.Time) http.Header { return nylas.Sign(secret, body) },
-		"slack": func(secret string, body []byte, at time.Time) http.Header { return slack.Sign(secret, at, body) },
-	}
+	return map[string]Signer{"nylas": nylas.New().Sign, "slack": slack.New().Sign}
 }
 
 // Load reads every capture in and below the paths. A test whose captures are not right fails.

@@ -1,0 +1,27 @@
+package providers
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// A vendor may implement the interfaces of this file. The receiver does not use them: they are for the commands
+// around it. Without one of them the command refuses that vendor, or does without.
+
+// Signer is a Provider whose signatures can be made here: for samples, replays and diagnoses.
+type Signer interface {
+	// Sign returns the headers with which the vendor signs a body that it sends at that time. Their names are always
+	// the same.
+	Sign(secret string, body []byte, at time.Time) http.Header
+}
+
+// SigningHeaders lists the names of the headers that a vendor signs with, sorted; none unless it is a Signer.
+func SigningHeaders(p Provider) []string {
+	s, ok := p.(Signer)
+	if !ok {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.Sign("a secret", nil, time.Now())))
+}

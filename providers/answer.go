@@ -15,8 +15,8 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// exchange is one request on its way to its answer, with what its log line tells.
-type exchange struct {
+// requestState is a request on its way to its answer, and what its log line says.
+type requestState struct {
 	c        echo.Context
 	provider string
 	arrived  time.Time
@@ -35,8 +35,8 @@ type exchange struct {
 	turnedAway bool
 }
 
-// patience is the context of all that the vendor waits for. Its hanging up changes nothing.
-func (x *exchange) patience() (context.Context, context.CancelFunc) {
+// settleContext is for everything that the vendor waits for. It ends at the deadline, not when the vendor hangs up.
+func (x *requestState) settleContext() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.WithoutCancel(x.c.Request().Context()), x.deadline)
 }
 
@@ -45,7 +45,7 @@ const retryAfter = "1"
 
 // refuse is the one place that turns a reason not to accept a request into a status. A status tells the
 // vendor what to do: 401 do not repeat, 503 try again. Never 500: Nylas does not repeat one.
-func (r *Receiver) refuse(x *exchange, err error) error {
+func (r *Receiver) refuse(x *requestState, err error) error {
 	status, reason := http.StatusServiceUnavailable, rejectedUnconfirmed
 	switch {
 	case errors.Is(err, ErrUnsigned):
@@ -71,26 +71,26 @@ func (r *Receiver) refuse(x *exchange, err error) error {
 }
 
 // handshake answers a vendor's check of a URL with the text it asked for.
-func (r *Receiver) handshake(x *exchange, text string) error {
+func (r *Receiver) handshake(x *requestState, text string) error {
 	r.metrics.handshake(x.provider)
 	return r.answer(x, http.StatusOK, outcomeHandshake, text)
 }
 
 // noDelivery refuses a signed check of the URL that has nothing to be answered with. No repeat would change
 // that, and nothing of it is kept.
-func (r *Receiver) noDelivery(x *exchange) error {
+func (r *Receiver) noDelivery(x *requestState) error {
 	x.note, x.turnedAway = "a check of the URL without a challenge", true
 	return r.answer(x, http.StatusBadRequest, outcomeRejected, "")
 }
 
 // unsettled asks the vendor to send the request again.
-func (r *Receiver) unsettled(x *exchange, note string) error {
+func (r *Receiver) unsettled(x *requestState, note string) error {
 	x.note = note
 	return r.answer(x, http.StatusServiceUnavailable, outcomeFailed, "")
 }
 
 // ack says that the request is in the vendor's past. The body is empty: Slack shows one to people.
-func (r *Receiver) ack(x *exchange) error {
+func (r *Receiver) ack(x *requestState) error {
 	outcome := outcomeDropped
 	for _, ending := range x.endings {
 		if ending.Dropped == "" {
@@ -101,14 +101,14 @@ func (r *Receiver) ack(x *exchange) error {
 }
 
 // answer writes the response, then observes and logs it.
-func (r *Receiver) answer(x *exchange, status int, out outcome, text string) error {
+func (r *Receiver) answer(x *requestState, status int, out outcome, text string) error {
 	if x.intake.partial {
 		giveUp(x.c)
 	}
 	if status == http.StatusServiceUnavailable {
 		x.c.Response().Header().Set("Retry-After", retryAfter)
 	}
-	// A failed write means that the vendor hung up: there is nobody to tell.
+	// A failed write means that the vendor hung up.
 	if text == "" {
 		_ = x.c.NoContent(status)
 	} else {
@@ -130,7 +130,7 @@ func (r *Receiver) answer(x *exchange, status int, out outcome, text string) err
 // logLine writes the one line of a request. Nothing on it comes from a body but the delivery's id. It is
 // made without slog's helpers, which look for the caller of each line, and without reflection: for a
 // duplicate both would cost more than the rest of the line.
-func (r *Receiver) logLine(x *exchange, status int, out outcome, took time.Duration) {
+func (r *Receiver) logLine(x *requestState, status int, out outcome, took time.Duration) {
 	ctx, level := x.c.Request().Context(), slog.LevelInfo
 	if out == outcomeFailed {
 		level = slog.LevelWarn
@@ -146,15 +146,15 @@ func (r *Receiver) logLine(x *exchange, status int, out outcome, took time.Durat
 		slog.Int("bytes", x.bytes),
 		slog.Int64("took_us", took.Microseconds()), // a float would cost as much as the rest of the line
 	)
-	line.AddAttrs(x.told()...)
+	line.AddAttrs(x.logAttrs()...)
 	if out == outcomeRejected {
-		line.AddAttrs(x.whence()...)
+		line.AddAttrs(x.originAttrs()...)
 	}
-	_ = r.log.Handler().Handle(ctx, line) // as slog does: there is nobody to tell
+	_ = r.log.Handler().Handle(ctx, line) // slog ignores the error too
 }
 
-// whence tells where a request came from that is not known by what it carries.
-func (x *exchange) whence() []slog.Attr {
+// originAttrs says where a rejected request came from.
+func (x *requestState) originAttrs() []slog.Attr {
 	attrs := []slog.Attr{slog.String("path", pathOf(x.c)), slog.String("client", x.c.RealIP())}
 	if x.request == nil {
 		attrs = append(attrs, slog.String("request_id", uuid.Must(uuid.NewV7()).String()))
@@ -162,8 +162,8 @@ func (x *exchange) whence() []slog.Attr {
 	return attrs
 }
 
-// told are the parts of a log line that not every request has.
-func (x *exchange) told() []slog.Attr {
+// logAttrs returns the parts of a log line that only some requests have.
+func (x *requestState) logAttrs() []slog.Attr {
 	attrs := make([]slog.Attr, 0, 6)
 	if x.target.Job != uuid.Nil {
 		attrs = append(attrs, slog.String("job", x.target.Job.String()))
@@ -196,7 +196,7 @@ func closeAfter(c echo.Context) { c.Response().Header().Set("Connection", "close
 // the rest otherwise; what is on its way is still read, so that the client can read the answer.
 func giveUp(c echo.Context) {
 	closeAfter(c)
-	giveTime(c.Response(), time.Now().Add(500*time.Millisecond))
+	setReadDeadline(c.Response(), time.Now().Add(500*time.Millisecond))
 }
 
 // statusOf is the status for an error that a handler returned.

@@ -104,7 +104,7 @@ func (b *budget) evict(in *intake) {
 	in.evicted = true
 	b.left += in.held
 	in.held = 0
-	giveTime(in.w, time.Unix(1, 0))
+	setReadDeadline(in.w, time.Unix(1, 0))
 }
 
 // cutOldest makes the oldest body that is still arriving give way with its connection, if it came before a time.
@@ -136,17 +136,17 @@ func (in *intake) release() {
 	in.held = 0
 }
 
-// giveTime sets until when the rest of a request may arrive; zero: there is no rest. It is set before
+// setReadDeadline sets until when the rest of a request may arrive; zero: there is no rest. It is set before
 // anything is refused and lifted only once the body is whole: the server reads what is left of a body that
 // is not wanted before it answers, and would wait for ever for a client that sends no more.
-func giveTime(w http.ResponseWriter, until time.Time) {
+func setReadDeadline(w http.ResponseWriter, until time.Time) {
 	// A writer that cannot set a deadline is a test's recorder: its body is in memory already.
 	_ = http.NewResponseController(w).SetReadDeadline(until)
 }
 
 // read reads a body of at most limit bytes. Its memory is charged as it is needed, so that a request that
 // promises much and sends little takes little. The caller releases it, also after an error. The connection's
-// read deadline bounds the time; see giveTime.
+// read deadline bounds the time; see setReadDeadline.
 func (in *intake) read(req *http.Request, limit int64) ([]byte, error) {
 	if req.ContentLength > limit {
 		return nil, errTooLarge
@@ -178,7 +178,7 @@ func (in *intake) read(req *http.Request, limit int64) ([]byte, error) {
 				return body, errOverBudget
 			}
 			in.partial = false
-			giveTime(in.w, time.Time{})
+			setReadDeadline(in.w, time.Time{})
 			return body, nil
 		default:
 			return body, in.broken(err)

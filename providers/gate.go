@@ -12,18 +12,18 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// ErrOverloaded is a Settler's answer when its queue is full, and the gate's when it has no room either.
+// ErrOverloaded says that the Settler's queue is full, or that the gate has no room for a large body.
 var ErrOverloaded = errors.New("no room for another request")
 
-// ErrUnconfirmed is the gate's answer when a delivery belongs to no job that is known, or to another one, and it
-// could not be asked whether that has changed.
+// ErrUnconfirmed says that a delivery belongs to an unknown job, or to another one than it was sent to, and that the
+// sources and jobs could not be read anew to confirm it.
 var ErrUnconfirmed = errors.New("sources and jobs could not be read anew")
 
 // Settler gives every delivery of a request its ending, durably.
 type Settler interface {
-	// Settle queues the work and returns at once. It answers ErrOverloaded when it cannot take the work,
-	// and then never calls done. Otherwise it calls done exactly once, from a goroutine of its own, with
-	// one Ending an item, in their order, and only after what they say is committed.
+	// Settle queues the work and returns at once. It returns ErrOverloaded if it cannot take the work, and then never
+	// calls done. Otherwise it calls done exactly once, from another goroutine, with one Ending for each item, in their
+	// order, after they are committed.
 	Settle(work *Work, done func([]Ending)) error
 	// Full reports whether Settle would refuse any work now.
 	Full() bool
@@ -35,16 +35,16 @@ type Work struct {
 	Items   []Item
 	// Deadline ends the attempts to settle it. What is not settled by then has failed.
 	Deadline time.Time
-	// Rehash tells a delivery's fingerprint by another method than its Hash is of; see Gate.Rehash.
+	// Rehash computes a delivery's fingerprint by another method than that of its Hash; see Gate.Rehash.
 	Rehash Rehash
 
 	trouble atomic.Pointer[error]
 }
 
-// Troubled notes why an attempt to settle the work failed. The request's one log line tells the last reason.
+// Troubled records why an attempt to settle the work failed. The request's log line shows the last reason.
 func (w *Work) Troubled(err error) { w.trouble.Store(&err) }
 
-// Trouble is why the last attempt failed; nil when none has.
+// Trouble returns why the last attempt failed; nil if none has.
 func (w *Work) Trouble() error {
 	if err := w.trouble.Load(); err != nil {
 		return *err
@@ -79,8 +79,8 @@ type Directory interface {
 	Refresh(ctx context.Context, since time.Time) error
 }
 
-// Gate takes verified requests to their endings: parse, resolve, settle. It depends on the Request
-// alone, so that live, repeated and re-driven requests go one way.
+// Gate takes verified requests to their endings: parse, resolve, settle. It depends only on the Request, so that live
+// and redriven requests take one path.
 type Gate struct {
 	providers   map[string]Provider
 	directory   Directory
@@ -112,7 +112,7 @@ type Admission struct {
 	work    *Work
 }
 
-// Trouble is why the last attempt to settle it failed; nil when none has.
+// Trouble returns why the last attempt to settle it failed; nil if none has.
 func (a *Admission) Trouble() error {
 	if a.work == nil {
 		return nil
@@ -154,15 +154,15 @@ func (g *Gate) turnAway(req *Request) (*Admission, error) {
 	return &Admission{}, ErrOverloaded
 }
 
-// Recover takes up again deliveries whose vendor has its answer since long: all of what Read says of their
-// request now, or some of it. They are counted as recovered and not as received; the rest is as of Admit.
+// Recover settles deliveries that were dropped earlier: all or some of the items that Read returns for their request.
+// They are counted as recovered and not as received. Otherwise it is like Admit.
 func (g *Gate) Recover(req *Request, items []Item, deadline time.Time) (*Admission, error) {
 	g.ledger.Recover(req.Provider, len(items))
 	return g.settle(req, items, deadline)
 }
 
-// Read says where each delivery of a request belongs as things stand now, or answers ErrUnconfirmed. It counts and
-// stores nothing.
+// Read returns the deliveries of a request and the jobs that they belong to now, or ErrUnconfirmed. It counts and stores
+// nothing.
 func (g *Gate) Read(ctx context.Context, req *Request) ([]Item, error) {
 	body, leave, err := g.unpack(context.WithoutCancel(ctx), req)
 	defer leave()
@@ -173,7 +173,7 @@ func (g *Gate) Read(ctx context.Context, req *Request) ([]Item, error) {
 	return g.resolveAll(ctx, req, items)
 }
 
-// settle hands deliveries that were counted on their way to the settler, and counts their endings.
+// settle hands deliveries to the settler and counts their endings. Their arrival is counted already.
 func (g *Gate) settle(req *Request, items []Item, deadline time.Time) (*Admission, error) {
 	work := &Work{Request: req, Items: items, Deadline: deadline, Rehash: g}
 	a := &Admission{Items: items, Ended: make(chan struct{}), work: work}
@@ -189,8 +189,8 @@ func (g *Gate) settle(req *Request, items []Item, deadline time.Time) (*Admissio
 	return a, nil
 }
 
-// resolveAll finds each item's job. That an item belongs to no job, or to another one, may only be old news: the
-// directory is asked once whether it has changed since the request came, before anything is dropped for it.
+// resolveAll finds each item's job. That an item belongs to an unknown job, or to another one, may be outdated: before
+// anything is dropped for it, the directory is read once more, as of the request's arrival.
 func (g *Gate) resolveAll(ctx context.Context, req *Request, items []Item) ([]Item, error) {
 	if !g.resolveEach(req, items) {
 		return items, nil
@@ -202,8 +202,7 @@ func (g *Gate) resolveAll(ctx context.Context, req *Request, items []Item) ([]It
 	return items, nil
 }
 
-// resolveEach resolves the items that were read, and reports whether any is to be dropped for what the directory
-// knows.
+// resolveEach resolves the items that could be parsed, and reports whether the directory gives a reason to drop any.
 func (g *Gate) resolveEach(req *Request, items []Item) (dropped bool) {
 	known := g.directory.Current()
 	for i := range items {

@@ -70,13 +70,13 @@ func newMetrics(reg prometheus.Registerer, list []Provider) *metrics {
 		}, []string{"provider", "secret"}),
 	}
 	for _, p := range list {
-		m.bear(p.Name())
+		m.initSeries(p.Name())
 	}
 	return m
 }
 
-// bear creates every series of a provider at zero: one that is born at 1 is invisible to increase().
-func (m *metrics) bear(provider string) {
+// initSeries creates every series of a provider at zero: increase() does not see one that begins at 1.
+func (m *metrics) initSeries(provider string) {
 	for _, reason := range []rejection{
 		rejectedUnsigned, rejectedMismatch, rejectedStale, rejectedTooLarge,
 		rejectedSlow, rejectedBroken, rejectedNoSecret, rejectedUnconfirmed, rejectedOverloaded,

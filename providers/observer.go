@@ -34,9 +34,9 @@ type Observation struct {
 	Note       string // why it was refused
 }
 
-// observe shows an exchange to the observer. A probe or a challenge proves nothing and is refused nothing. Of a
-// request that was turned away nobody knows what should become of it.
-func (r *Receiver) observe(x *exchange, status int, out outcome, text string) {
+// observe shows a request to the observer, but not a probe or a challenge, which is neither verified nor refused, nor a
+// request that was turned away unread.
+func (r *Receiver) observe(x *requestState, status int, out outcome, text string) {
 	verified := x.verifier != jobs.Verifier{}
 	if !verified && out != outcomeRejected || x.turnedAway {
 		return
@@ -65,9 +65,9 @@ func (r *Receiver) observe(x *exchange, status int, out outcome, text string) {
 	})
 }
 
-// lookAt reads the body of a request that is refused for its headers, if the observer wants it. What cannot
+// readForObserver reads the body of a request that is refused for its headers, if the observer wants it. What cannot
 // be read in time is left out. The caller gives its length back to the budget.
-func (r *Receiver) lookAt(x *exchange) {
+func (r *Receiver) readForObserver(x *requestState) {
 	if r.observer == nil || x.body != nil || !r.observer.WantsRefused() {
 		return
 	}

@@ -39,11 +39,11 @@ type Receiver struct {
 	observer  Observer
 }
 
-// Deps are what a receiver tells of its work.
+// Deps are where a receiver reports its work.
 type Deps struct {
 	Registerer prometheus.Registerer // its metrics are registered there
 	Log        *slog.Logger
-	Observer   Observer // nil: nobody looks on, at no cost
+	Observer   Observer // may be nil
 }
 
 // NewReceiver returns a receiver for the providers given.
@@ -132,10 +132,10 @@ func (r *Receiver) noOptions(next echo.HandlerFunc) echo.HandlerFunc {
 // receive answers one POST. It reads top to bottom as the life of a request: bound, verify, handshake,
 // then the gate, then the ACK.
 func (r *Receiver) receive(c echo.Context, p Provider) error {
-	x := &exchange{c: c, provider: p.Name(), arrived: time.Now(), target: target(c)}
+	x := &requestState{c: c, provider: p.Name(), arrived: time.Now(), target: target(c)}
 	req := c.Request()
 	contentType := req.Header.Get("Content-Type")
-	giveTime(c.Response(), x.arrived.Add(r.limits.Read))
+	setReadDeadline(c.Response(), x.arrived.Add(r.limits.Read))
 
 	x.intake = intake{budget: r.bodies, w: c.Response(), since: x.arrived, partial: req.ContentLength != 0}
 	defer x.intake.release()
@@ -144,7 +144,7 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 		if r.probed(x, p) {
 			return r.handshake(x, "")
 		}
-		r.lookAt(x)
+		r.readForObserver(x)
 		return r.refuse(x, err)
 	}
 	body, err := x.intake.read(req, r.limits.Body)
@@ -181,10 +181,10 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 	})
 }
 
-// admit hands a verified request to the gate and waits for its endings, until the vendor's patience ends.
-// A vendor that hangs up changes nothing: what it sent is settled all the same.
-func (r *Receiver) admit(x *exchange, req *Request) error {
-	ctx, cancel := x.patience()
+// admit hands a verified request to the gate and waits for its endings, at most until the deadline. If the vendor
+// hangs up, its deliveries are settled all the same.
+func (r *Receiver) admit(x *requestState, req *Request) error {
+	ctx, cancel := x.settleContext()
 	defer cancel()
 
 	x.request = req
@@ -228,7 +228,7 @@ func whyNotAdmitted(err error) string {
 // challenge answers a vendor's GET, on any well-formed URL, whether or not it is held and before any
 // secret exists. The value comes from an unauthenticated query, so it is only ever plain text.
 func (r *Receiver) challenge(c echo.Context, p Provider, challenger Challenger) error {
-	x := &exchange{c: c, provider: p.Name(), arrived: time.Now(), target: target(c)}
+	x := &requestState{c: c, provider: p.Name(), arrived: time.Now(), target: target(c)}
 	x.intake.partial = c.Request().ContentLength != 0
 	answer, ok := challenger.Challenge(c.Request().URL.Query())
 	if !ok || x.target == (Target{}) {
@@ -238,7 +238,7 @@ func (r *Receiver) challenge(c echo.Context, p Provider, challenger Challenger) 
 }
 
 // probed reports whether a request without a usable signature is a probe, which needs none.
-func (r *Receiver) probed(x *exchange, p Provider) bool {
+func (r *Receiver) probed(x *requestState, p Provider) bool {
 	contentType := x.c.Request().Header.Get("Content-Type")
 	prober, ok := p.(Prober)
 	if !ok || !prober.MayProbe(contentType) || x.target == (Target{}) {

@@ -28,7 +28,7 @@ type holder struct {
 // verify finds whose secret signed the body. A mismatch is final only after a look at the directory that
 // began after the request came: a secret set a moment ago at another gateway is then known here, and a
 // vendor that never repeats a refused call loses nothing.
-func (r *Receiver) verify(p Provider, x *exchange, proof Proof) (jobs.Verifier, error) {
+func (r *Receiver) verify(p Provider, x *requestState, proof Proof) (jobs.Verifier, error) {
 	now := r.directory.Current()
 	own, known := holderOf(now, p, x.target)
 	verifier, ok, err := r.tryOwn(p, x, proof, own)
@@ -37,7 +37,7 @@ func (r *Receiver) verify(p Provider, x *exchange, proof Proof) (jobs.Verifier, 
 	}
 	failed := own
 	if all := allSources(now, p); known {
-		err = r.pretend(x, proof, all)
+		err = r.spendTimeOfAll(x, proof, all)
 	} else {
 		failed = all
 		verifier, ok, err = r.tryAll(p, x, proof, all)
@@ -45,7 +45,7 @@ func (r *Receiver) verify(p Provider, x *exchange, proof Proof) (jobs.Verifier, 
 	if ok || err != nil {
 		return verifier, err
 	}
-	ctx, cancel := x.patience()
+	ctx, cancel := x.settleContext()
 	defer cancel()
 	if r.directory.Refresh(ctx, x.arrived) != nil {
 		return jobs.Verifier{}, errUnconfirmed
@@ -66,9 +66,9 @@ func (r *Receiver) verify(p Provider, x *exchange, proof Proof) (jobs.Verifier, 
 
 // tryOwn tries the secrets of whom the URL names. Large bodies are hashed a few at a time: many at once would
 // hold up everything else. An id that nobody holds takes an HMAC's time, like one that somebody does.
-func (r *Receiver) tryOwn(p Provider, x *exchange, proof Proof, own []holder) (who jobs.Verifier, ok bool, err error) {
+func (r *Receiver) tryOwn(p Provider, x *requestState, proof Proof, own []holder) (who jobs.Verifier, ok bool, err error) {
 	if len(x.body) > large {
-		ctx, cancel := x.patience()
+		ctx, cancel := x.settleContext()
 		defer cancel()
 		select {
 		case r.hashing <- struct{}{}:
@@ -89,7 +89,7 @@ const noSecret = "no secret is held for this request"
 
 // tryAll tries the secrets of every source, for an id that nobody holds: a call of the vendor (an unknown job) is
 // told from a stranger's by that.
-func (r *Receiver) tryAll(p Provider, x *exchange, proof Proof, all []holder) (who jobs.Verifier, ok bool, err error) {
+func (r *Receiver) tryAll(p Provider, x *requestState, proof Proof, all []holder) (who jobs.Verifier, ok bool, err error) {
 	if !r.strangers.take(secretsOf(all) * len(x.body)) {
 		return who, false, errOverBudget
 	}
@@ -97,9 +97,9 @@ func (r *Receiver) tryAll(p Provider, x *exchange, proof Proof, all []holder) (w
 	return who, ok, nil
 }
 
-// pretend takes the time that tryAll takes, for a call that failed at an id that is known, and refuses when tryAll
-// does: neither the time of a refusal nor its status tells which ids are known.
-func (r *Receiver) pretend(x *exchange, proof Proof, all []holder) error {
+// spendTimeOfAll takes as long as tryAll, for a call that failed at a known id, and refuses when tryAll does: neither
+// the time of a refusal nor its status shows which ids are known.
+func (r *Receiver) spendTimeOfAll(x *requestState, proof Proof, all []holder) error {
 	secrets := secretsOf(all)
 	if !r.strangers.take(secrets * len(x.body)) {
 		return errOverBudget
@@ -111,7 +111,7 @@ func (r *Receiver) pretend(x *exchange, proof Proof, all []holder) error {
 }
 
 // try takes every holder in turn. One whose keyring is still the one that failed is not tried again.
-func (r *Receiver) try(p Provider, x *exchange, proof Proof, holders, failed []holder) (who jobs.Verifier, ok bool) {
+func (r *Receiver) try(p Provider, x *requestState, proof Proof, holders, failed []holder) (who jobs.Verifier, ok bool) {
 	for _, h := range holders {
 		if slices.Contains(failed, h) {
 			continue

@@ -21,9 +21,9 @@ const (
 	reloadEvery   = time.Minute
 )
 
-// Both tables are read by one statement: one snapshot, so that a job is never seen without its source,
-// and one round trip. Its first branch says which snapshot that was, when the server started, and whether it is
-// a standby and takes no writes.
+// Both tables are read by one statement: one snapshot, so that a job is never read without its source, and one round
+// trip. Its first branch returns the snapshot, when the server started, and whether it is a standby and accepts no
+// writes.
 const (
 	readStart = `
 SELECT 'at', '00000000-0000-0000-0000-000000000000'::uuid, '00000000-0000-0000-0000-000000000000'::uuid, '',
@@ -42,10 +42,10 @@ SELECT 'job', id, organization_id, provider,
        secrets, coalesce(extract(epoch FROM rotating_until - clock_timestamp())::float8, 0), created_at
   FROM agent.provider_jobs`
 
-	// What this snapshot sees and the last one ($1) did not. A transaction that was open then comes with
-	// its commit, however late, and no row comes twice. Every row that is seen was written below the
-	// snapshot's xmax, unless it was restored from another server, whose numbers mean nothing here:
-	// without that bound such rows would come with every poll.
+	// The rows that this snapshot sees and the last one ($1) did not. A transaction that was open then comes with its
+	// commit, however late, and no row comes twice. Every row was written below the snapshot's xmax, unless it was
+	// restored from another server, whose numbers mean nothing here: without that bound such rows would come with every
+	// poll.
 	sinceLast = `
  WHERE changed >= pg_snapshot_xmin($1::text::pg_snapshot)
    AND changed < pg_snapshot_xmax(pg_current_snapshot())
@@ -55,40 +55,40 @@ SELECT 'job', id, organization_id, provider,
 	readChanges    = readStart + readSources + sinceLast + readJobs + sinceLast
 )
 
-// reader follows the tables. It belongs to the one goroutine that refreshes.
+// reader follows the tables. Only the goroutine that refreshes uses it.
 type reader struct {
 	pool *pgxpool.Pool
 	keys *Keys
 	log  *slog.Logger
 
-	at      string    // the snapshot that was read last; empty before the first
-	server  time.Time // when the server that it came from started
+	at      string    // the last snapshot; empty before the first
+	server  time.Time // when its server started
 	reload  time.Time // when everything is read again
 	seals   map[uuid.UUID]seals
 	failing bool
-	reset   time.Time // when all connections were given up last
+	reset   time.Time // when all connections were closed last
 }
 
 func newReader(pool *pgxpool.Pool, keys *Keys, log *slog.Logger) reader {
 	return reader{pool: pool, keys: keys, log: log, seals: make(map[uuid.UUID]seals)}
 }
 
-// changes is what one read brought.
+// changes is the result of one read.
 type changes struct {
 	at       string
 	server   time.Time
-	readOnly string // why the server takes no writes; empty when it does
+	readOnly string // why the server accepts no writes; empty if it does
 
-	sourceIDs []uuid.UUID // every source that came, removed ones too
+	sourceIDs []uuid.UUID // every source in the result, including removed ones
 	sources   []*Source
 	jobs      []*Job
 	seals     map[uuid.UUID]seals
 }
 
-// seals counts what is amiss with how a row's secrets are sealed.
+// seals counts problems with how a row's secrets are sealed.
 type seals struct {
-	unopened int // that no key opens, but of a closed job: its calls are dropped anyway
-	old      int // that are not sealed as a new one would be
+	unopened int // no key opens them, except of a closed job: its calls are dropped anyway
+	old      int // not sealed as a new one would be
 }
 
 // read brings the directory up to date.
@@ -99,15 +99,15 @@ func (d *Directory) read(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("read changed sources and jobs: %w", err)
 		}
-		// After a restart, a failover or a restore the numbers of transactions may have begun anew.
+		// After a restart, a failover or a restore the transaction numbers may have started again.
 		d.notice(c.readOnly, now)
 		if c.server.Equal(r.server) && xmin(c.at) >= xmin(r.at) {
 			d.take(c, d.Current().with(now, c), false)
 			return nil
 		}
 	}
-	// Now and then everything is read, because a row that was deleted by hand leaves no trace. Its time
-	// is set before, so that a reload that fails does not keep changes from being seen.
+	// From time to time everything is read, because a row that was deleted by hand leaves no trace. The next time is
+	// set first, so that a failing reload does not hide changes.
 	r.reload = now.Add(reloadEvery)
 	c, err := d.query(ctx, reloadTimeout, readEverything)
 	if err != nil {
@@ -144,14 +144,14 @@ func (d *Directory) take(c *changes, s *Snapshot, everything bool) {
 	d.metrics.old.Set(float64(all.old))
 }
 
-// row is one line of the statements above.
+// row is one row of the statements above.
 type row struct {
 	kind             string
 	id, organization uuid.UUID
 	provider, name   string
 	source           uuid.UUID
 	json             []byte
-	identity         map[string]string // of json, filled anew for each row
+	identity         map[string]string // from json, filled again for each row
 	fallback, ended  bool
 	secrets          [][]byte
 	rotating         float64 // seconds left
@@ -210,7 +210,7 @@ func (r *reader) add(c *changes, l *row) error {
 	return nil
 }
 
-// keyring opens a row's secrets. One that cannot be opened is logged once, and counted, but of a closed job.
+// keyring opens a row's secrets. One that cannot be opened is logged once, and counted, except of a closed job.
 func (r *reader) keyring(c *changes, l *row) Keyring {
 	of := holder{kind: VerifierKind(l.kind), id: l.id, provider: l.provider, organization: l.organization}
 	var k Keyring
@@ -240,14 +240,14 @@ func (r *reader) keyring(c *changes, l *row) Keyring {
 	}
 	r.noteSeals(c, l.id, s)
 	if l.rotating > 0 {
-		// Counted from here by this machine's monotonic clock: how its time of day differs from the
+		// Counted from now on this machine's monotonic clock, so a difference between its time of day and the
 		// database's does not matter.
 		k.RotatingUntil = time.Now().Add(time.Duration(l.rotating * float64(time.Second)))
 	}
 	return k
 }
 
-// noteSeals notes what is amiss with a row's secrets, if that is any news.
+// noteSeals records problems with a row's secrets, if they are new.
 func (r *reader) noteSeals(c *changes, id uuid.UUID, s seals) {
 	if s != r.seals[id] || s != (seals{}) {
 		c.seals[id] = s
@@ -257,6 +257,6 @@ func (r *reader) noteSeals(c *changes, id uuid.UUID, s seals) {
 // xmin reads the lowest transaction that was still open from a snapshot's text, xmin:xmax:open,…
 func xmin(snapshot string) uint64 {
 	text, _, _ := strings.Cut(snapshot, ":")
-	n, _ := strconv.ParseUint(text, 10, 64) // what is no number is lower than all, and has everything read
+	n, _ := strconv.ParseUint(text, 10, 64) // an invalid number is below all others, so everything is read
 	return n
 }

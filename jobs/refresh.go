@@ -14,32 +14,32 @@ import (
 
 const (
 	pollEvery = 400 * time.Millisecond
-	// Reads start further apart than a twentieth of a second, so that PostgreSQL never sees more than 20
-	// begin within one, though one of them was held up on its way.
+	// Reads start more than a twentieth of a second apart, so that PostgreSQL never sees more than 20 begin within a
+	// second, even if one of them was delayed on its way.
 	readSpacing = time.Second / 18
-	// waitAtMost bounds a Refresh: the vendor waits meanwhile.
+	// waitAtMost bounds a Refresh, because the vendor waits meanwhile.
 	waitAtMost = 2 * time.Second
-	// resetEvery is how often connections to a server that takes no writes are given up: new ones may lead to
-	// the primary.
+	// resetEvery is how often connections to a server that accepts no writes are closed: new ones may lead to the
+	// primary.
 	resetEvery = 5 * time.Second
-	// tries is how many reads may fail before a Refresh does. A read whose connection was cut says nothing of the
+	// tries is how many reads may fail before a Refresh does. A read with a broken connection says nothing about the
 	// server, which may have restarted meanwhile.
 	tries = 3
 )
 
-// errNotRefreshed is what Refresh answers when nothing newer could be read.
+// errNotRefreshed is the error of Refresh if nothing newer could be read.
 var errNotRefreshed = errors.New("sources and jobs could not be read anew")
 
-// freshness is what waiters and the one goroutine that reads tell each other.
+// freshness is the state shared by waiters and the one goroutine that reads.
 type freshness struct {
-	wanted chan struct{} // holds one token while somebody waits
-	since  time.Time     // when the directory was made
+	wanted chan struct{} // holds one token while a Refresh waits
+	since  time.Time     // when the directory was created
 
 	mu        sync.Mutex
-	succeeded time.Time     // when the newest read that succeeded began
-	failed    time.Time     // when the newest read that failed began
-	stopped   bool          // nobody reads any more
-	readOnly  string        // why the server takes no writes; empty when it does
+	succeeded time.Time     // when the newest successful read began
+	failed    time.Time     // when the newest failed read began
+	stopped   bool          // there are no more reads
+	readOnly  string        // why the server accepts no writes; empty if it does
 	done      chan struct{} // closed, and replaced, at the end of every read
 }
 
@@ -49,7 +49,7 @@ func (f *freshness) everSucceeded() bool {
 	return !f.succeeded.IsZero()
 }
 
-// notice keeps whether the server takes writes, and logs a change.
+// notice records whether the server accepts writes, and logs a change.
 func (d *Directory) notice(readOnly string, now time.Time) {
 	d.fresh.mu.Lock()
 	before := d.fresh.readOnly
@@ -67,7 +67,7 @@ func (d *Directory) notice(readOnly string, now time.Time) {
 	}
 }
 
-// age is how old what the directory knows may be.
+// age returns the maximum age of what the directory knows.
 func (f *freshness) age() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,7 +97,7 @@ func (f *freshness) stop() {
 	f.done = make(chan struct{})
 }
 
-// Load reads everything once, for a caller that will not begin without. It comes before Run, if at all.
+// Load reads everything once, for a caller that must not begin without. If used, call it before Run.
 func (d *Directory) Load(ctx context.Context) error {
 	began := time.Now()
 	err := d.read(ctx, began)
@@ -106,8 +106,8 @@ func (d *Directory) Load(ctx context.Context) error {
 	return err
 }
 
-// Run reads the tables until ctx ends: everything at first, then what changed, again and again. It is
-// called once; when it has returned, look-ups go on answering what was read last and Refresh fails.
+// Run reads the tables until ctx ends: everything at first, then what changed, again and again. Call it once. After it
+// has returned, look-ups still answer from the last read, and Refresh fails.
 func (d *Directory) Run(ctx context.Context) {
 	defer d.fresh.stop()
 	timer := time.NewTimer(0)
@@ -126,7 +126,7 @@ func (d *Directory) Run(ctx context.Context) {
 			return
 		case <-timer.C:
 		}
-		// Whoever asked until here is served by the read that begins now.
+		// The read that begins now serves every Refresh that was called before this point.
 		select {
 		case <-d.fresh.wanted:
 		default:
@@ -142,11 +142,11 @@ func (d *Directory) Run(ctx context.Context) {
 	}
 }
 
-// report counts a read, and logs when they begin to fail and when they succeed again.
+// report counts a read, and logs when reads begin to fail and when they succeed again.
 func (d *Directory) report(err error) {
 	d.metrics.read(err == nil)
 	if connectionLost(err) {
-		// The other connections of the pool were most likely cut as well: the next read must not get one of them.
+		// The other connections of the pool are probably broken as well: the next read must not get one of them.
 		d.pool.Reset()
 	}
 	switch {
@@ -158,7 +158,7 @@ func (d *Directory) report(err error) {
 	d.reader.failing = err != nil
 }
 
-// connectionLost reports that a read failed because its connection ended. One that took too long is no such case.
+// connectionLost reports whether a read failed because its connection ended. A timeout does not count.
 func connectionLost(err error) bool {
 	if sqlstate.Of(err) != "" {
 		return sqlstate.ConnectionEnded(err)
@@ -166,10 +166,10 @@ func connectionLost(err error) bool {
 	return err != nil && !pgconn.Timeout(err) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// Refresh returns nil once a read that began after since has succeeded, so that what was committed before
-// since is known. Everybody who waits shares the reads, of which fewer than 20 begin in a second, Run's own
-// included. It fails when three reads have, when PostgreSQL does not answer within two seconds, when ctx ends
-// first, and when Run has returned.
+// Refresh returns nil once a read that began after since has succeeded, so that everything committed before since is
+// known. All waiting callers share the reads. Fewer than 20 reads begin in a second, including Run's own. It fails
+// after three failed reads, when PostgreSQL does not answer within two seconds, when ctx ends first, and when Run has
+// returned.
 func (d *Directory) Refresh(ctx context.Context, since time.Time) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, waitAtMost, errNotRefreshed)
 	defer cancel()

@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// StoredJob is a job as the database holds it, for people to look at.
+// StoredJob is a job as the database holds it, for people to read.
 type StoredJob struct {
 	ID           uuid.UUID
 	Organization uuid.UUID
 	Provider     string
-	SourceID     uuid.UUID  // zero: the job has secrets of its own
-	Source       string     // the name of that source, also when it was removed
+	SourceID     uuid.UUID  // zero: the job has its own secrets
+	Source       string     // the name of that source, even if it was removed
 	Pins         []Identity // sorted by name
 	Fallback     bool
 	Secrets      int // how many of its own are live
@@ -26,15 +26,15 @@ type StoredJob struct {
 	ClosedAt      *time.Time // nil: active
 }
 
-// NewJob is what AddJob needs to know.
+// NewJob is the input of AddJob.
 type NewJob struct {
 	Provider     string
 	Organization uuid.UUID
-	// Source names the provider's source that the job belongs to. Empty: the job has secrets of its own.
+	// Source names the provider's source that the job belongs to. Empty: the job has its own secrets.
 	Source string
 	// Pins names the tenant: exactly one identity under a source, any number otherwise.
 	Pins []Identity
-	// Fallback makes the job the one of its source that takes what names no tenant at all.
+	// Fallback makes the job its source's fallback, for calls that name no tenant.
 	Fallback bool
 	// Secret is the job's own; zero: none yet, or it belongs to a source.
 	Secret Secret
@@ -43,10 +43,10 @@ type NewJob struct {
 // JobFilter says which jobs to list. The zero filter lists every active one.
 type JobFilter struct {
 	Provider     string
-	Source       string // a source's name; of a removed one too
+	Source       string // a source's name; also of a removed one
 	Organization uuid.UUID
 	Pin          Identity
-	Closed       bool // closed ones as well
+	Closed       bool // also closed ones
 }
 
 const jobColumns = `j.id, j.organization_id, j.provider, coalesce(j.source_id, '00000000-0000-0000-0000-000000000000'),
@@ -84,9 +84,8 @@ func (n *NewJob) check() error {
 	return nil
 }
 
-// AddJob stores a new job. The error wraps ErrNotFound when there is no such source, ErrExists when
-// another active job there pins the same tenant or is the fallback, and ErrInvalid when a part cannot
-// be taken.
+// AddJob stores a new job. The error wraps ErrNotFound if there is no such source, ErrExists if another active job
+// there pins the same tenant or is the fallback, and ErrInvalid if a part is not acceptable.
 func (s *Store) AddJob(ctx context.Context, n NewJob) (StoredJob, error) {
 	if err := n.check(); err != nil {
 		return StoredJob{}, err
@@ -119,7 +118,7 @@ func (s *Store) addOwnJob(ctx context.Context, id uuid.UUID, n NewJob) error {
 	return nil
 }
 
-// The source's row is locked against RemoveSource until the job is there.
+// The source's row is locked against RemoveSource until the job is inserted.
 const addSourceJob = `
 WITH source AS (
   SELECT id FROM agent.provider_sources
@@ -145,7 +144,7 @@ func (s *Store) addSourceJob(ctx context.Context, id uuid.UUID, n NewJob) error 
 	return nil
 }
 
-// holderOf names the job that is in the way, as an aside of an error's text: empty when it cannot be told.
+// holderOf names the conflicting job, for an error's text: empty if it cannot be found.
 func (s *Store) holderOf(ctx context.Context, n NewJob, where string, arg any) string {
 	var id uuid.UUID
 	err := s.pool.QueryRow(ctx, `SELECT j.id FROM agent.provider_jobs j JOIN agent.provider_sources s ON s.id = j.source_id
@@ -157,7 +156,7 @@ func (s *Store) holderOf(ctx context.Context, n NewJob, where string, arg any) s
 	return ", " + id.String()
 }
 
-// ListJobs returns the jobs that the filter lets through, newest first.
+// ListJobs returns the jobs that match the filter, newest first.
 func (s *Store) ListJobs(ctx context.Context, f JobFilter) ([]StoredJob, error) {
 	pin := map[string]string{}
 	if f.Pin != (Identity{}) {
@@ -194,8 +193,8 @@ func (s *Store) Job(ctx context.Context, id uuid.UUID) (StoredJob, error) {
 	return job, nil
 }
 
-// CloseJob ends a job: it takes nothing any more, and its late calls are verified and dropped. A job that
-// is closed already stays as it was. The error wraps ErrNotFound.
+// CloseJob closes a job: it gets no more deliveries, and its late calls are verified and dropped. A closed job stays as
+// it was. The error wraps ErrNotFound.
 func (s *Store) CloseJob(ctx context.Context, id uuid.UUID) error {
 	done, err := s.pool.Exec(ctx, `UPDATE agent.provider_jobs SET closed_at = clock_timestamp()
 		WHERE id = $1 AND closed_at IS NULL`, id)

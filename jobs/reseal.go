@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Resealed is what Reseal found and did. A row is a source or a job that holds secrets.
+// Resealed is the result of Reseal. A row is a source or a job that holds secrets.
 type Resealed struct {
 	KeyID    string     `json:"key_id"`   // of the key that seals
-	Resealed int        `json:"resealed"` // rows sealed anew
-	Current  int        `json:"current"`  // rows that were sealed so already
-	Unopened []Unopened `json:"unopened"` // rows with secrets that no key opens; those stay as they are
+	Resealed int        `json:"resealed"` // rows sealed again
+	Current  int        `json:"current"`  // rows that were already sealed with the first key
+	Unopened []Unopened `json:"unopened"` // rows with secrets that no key opens; they stay unchanged
 }
 
 // Unopened is a row with secrets that do not open.
@@ -24,14 +24,14 @@ type Unopened struct {
 	Secrets int          `json:"secrets"`
 }
 
-// A row that is written by others in each of so many tries is not left undone in silence.
+// A row that others write during each of so many tries is an error, not skipped silently.
 const resealTries = 20
 
 var errBusy = errors.New("its secrets are being set by others again and again")
 
-// Reseal seals the secrets of every source and job anew with the first key, closed jobs too, and leaves alone those
-// that are sealed so already. It is safe beside gateways and other writers: a row that has changed since it was read
-// is read again. With dryRun it only says what it would do. What it returns holds beside an error too.
+// Reseal seals the secrets of every source and job again with the first key, including closed jobs. It leaves alone
+// those already sealed so. It is safe beside gateways and other writers: a row that has changed since it was read is
+// read again. With dryRun it only reports what it would do. The result is valid beside an error too.
 func (s *Store) Reseal(ctx context.Context, dryRun bool) (Resealed, error) {
 	result := Resealed{KeyID: s.keys.first.String(), Unopened: []Unopened{}}
 	for _, kind := range []VerifierKind{BySource, ByJob} {
@@ -52,7 +52,7 @@ func (s *Store) Reseal(ctx context.Context, dryRun bool) (Resealed, error) {
 	return result, nil
 }
 
-// resealRow seals one row's secrets anew and counts it.
+// resealRow seals one row's secrets again and counts it.
 func (s *Store) resealRow(ctx context.Context, kind VerifierKind, id uuid.UUID, dryRun bool, result *Resealed) error {
 	t := tableOf(kind)
 	for range resealTries {
@@ -91,7 +91,7 @@ func (s *Store) resealRow(ctx context.Context, kind VerifierKind, id uuid.UUID, 
 	return errBusy
 }
 
-// resealed returns a row's secrets sealed anew, in their order, and how many stay as they are because they do not open.
+// resealed returns a row's secrets sealed again, in their order, and how many stay unchanged because they do not open.
 func (s *Store) resealed(of holder, stored [][]byte) (sealed [][]byte, changed bool, unopened int) {
 	for _, blob := range stored {
 		secret, err := s.keys.open(of, blob)

@@ -16,8 +16,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// A sealed secret is stored as: version (1 byte), key id (4), nonce (12), ciphertext and tag. What the row says of its
-// holder is authenticated with it, so that a secret does not open in another row, nor after the row was given to
+// A sealed secret is stored as: version (1 byte), key id (4), nonce (12), ciphertext and tag. It is authenticated
+// together with the identity of its holder, so that it does not open in another row, nor after the row was given to
 // another organization or provider. Version 1, which is only opened, binds the table and the row's id alone.
 const (
 	sealVersion    = 2
@@ -32,8 +32,8 @@ const (
 	makeKey     = "make one with: openssl rand -base64 32"
 )
 
-// ErrKey says that GATEWAY_SECRETS_KEY cannot be used: it is not set, not well-formed, or does not open a secret that is
-// stored.
+// ErrKey says that GATEWAY_SECRETS_KEY cannot be used: it is not set, not well-formed, or does not open a stored
+// secret.
 var ErrKey = errors.New(keysSetting)
 
 var (
@@ -52,8 +52,8 @@ type Keys struct {
 	byID  map[keyID]cipher.AEAD
 }
 
-// NewKeys reads the text of GATEWAY_SECRETS_KEY: 32 random bytes in base64, or several of them with
-// commas between. The first seals, all open. The error names the setting and never holds the text.
+// NewKeys reads the text of GATEWAY_SECRETS_KEY: 32 random bytes in base64, or several of them separated by commas. The
+// first seals, all of them open. The error names the setting and never contains the text.
 func NewKeys(text string) (*Keys, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, fmt.Errorf("%w is not set; %s", ErrKey, makeKey)
@@ -87,8 +87,8 @@ func NewKeys(text string) (*Keys, error) {
 	return k, nil
 }
 
-// readKey reads one key. Where it is not well-formed, a stored secret may be sealed with the right one: the error says
-// how to mend it, and of a new key only what it costs.
+// readKey reads one key. If it is not well-formed, stored secrets may be sealed with the right one. So the error says
+// how to correct the key, and what a new key would cost.
 func readKey(text string) ([]byte, error) {
 	const mend = "write it as it was made, 44 characters of base64. A new key (openssl rand -base64 32) does not open what is stored"
 	text = strings.TrimSpace(text)
@@ -106,14 +106,14 @@ func readKey(text string) ([]byte, error) {
 	return key, nil
 }
 
-// idOf names a key without telling anything about it.
+// idOf returns an id for a key that reveals nothing about it.
 func idOf(key []byte) keyID {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("webhook-gateway key id"))
 	return keyID(mac.Sum(nil)[:keyIDBytes])
 }
 
-// holder is what a sealed secret belongs to, as its row says.
+// holder is the owner of a sealed secret, as its row says.
 type holder struct {
 	kind         VerifierKind
 	id           uuid.UUID
@@ -121,8 +121,8 @@ type holder struct {
 	organization uuid.UUID // zero for a source: its jobs have them
 }
 
-// bound is what a secret of the holder is authenticated with. Parts of fixed length come first, so that no two
-// holders have the same.
+// bound returns the data with which a holder's secret is authenticated. Parts of fixed length come first, so that no
+// two holders have the same data.
 func (h holder) bound(version byte) []byte {
 	table := tableOf(h.kind).name
 	if version == oldSealVersion {
@@ -133,7 +133,7 @@ func (h holder) bound(version byte) []byte {
 	return append(b, table+" "+h.provider...)
 }
 
-// seal closes a secret for one holder, with the first key.
+// seal encrypts a secret for one holder, with the first key.
 func (k *Keys) seal(of holder, s Secret) []byte {
 	header := append([]byte{sealVersion}, k.first[:]...)
 	return k.byID[k.first].Seal(header, nil, []byte(s.Reveal()), of.bound(sealVersion))
@@ -145,7 +145,7 @@ func (k *Keys) newest(sealed []byte) bool {
 	return ok && id == k.first && sealed[0] == sealVersion
 }
 
-// open gives back what seal closed for the same holder. The error is errUnknownKey or errAltered.
+// open decrypts what seal encrypted for the same holder. The error is errUnknownKey or errAltered.
 func (k *Keys) open(of holder, sealed []byte) (Secret, error) {
 	id, ok := sealedWith(sealed)
 	if !ok {
@@ -163,7 +163,7 @@ func (k *Keys) open(of holder, sealed []byte) (Secret, error) {
 	return Secret{text: &text}, nil
 }
 
-// sealedWith reads which key closed a secret; false when it is none of ours.
+// sealedWith returns the key that sealed a secret; false if it is none of ours.
 func sealedWith(sealed []byte) (keyID, bool) {
 	if len(sealed) < sealHeader || sealed[0] != sealVersion && sealed[0] != oldSealVersion {
 		return keyID{}, false

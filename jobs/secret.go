@@ -10,23 +10,23 @@ import (
 const (
 	redacted = "[redacted]"
 
-	// MaxSecretBytes is the longest signing secret that is taken.
+	// MaxSecretBytes is the maximum size of a signing secret.
 	MaxSecretBytes = 200
 	// MaxSecrets is how many secrets of one source or job are live at once: a mismatch costs a signature
 	// with each of them.
 	MaxSecrets = 8
 )
 
-// Secret is a vendor's signing secret. Whatever prints, logs or encodes it shows [redacted]; only Reveal
-// gives its text. The zero Secret is no secret at all.
+// Secret is a vendor's signing secret. It prints, logs and encodes as [redacted]; only Reveal returns its text. The
+// zero Secret is no secret at all.
 type Secret struct {
-	// A pointer, because fmt reads unexported fields of an outer struct without asking their methods:
-	// it then shows an address and not the text.
+	// A pointer, because fmt prints unexported fields of an outer struct without calling their methods: it then shows
+	// an address and not the text.
 	text *string
 }
 
-// NewSecret takes a secret as a person or a pipe gives it: one trailing newline is dropped, its format is
-// not checked. The error wraps ErrInvalid and never holds the text.
+// NewSecret takes a secret as a person or a pipe gives it: it drops one trailing newline and does not check the format.
+// The error wraps ErrInvalid and never contains the text.
 func NewSecret(text string) (Secret, error) {
 	if cut, found := strings.CutSuffix(text, "\n"); found {
 		text = strings.TrimSuffix(cut, "\r")

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// StoredSource is a source as the database holds it, for people to look at.
+// StoredSource is a source as the database holds it, for people to read.
 type StoredSource struct {
 	ID       uuid.UUID
 	Provider string
@@ -23,12 +23,12 @@ type StoredSource struct {
 	CreatedAt     time.Time
 }
 
-// NewSource is what AddSource needs to know.
+// NewSource is the input of AddSource.
 type NewSource struct {
 	Provider string
 	Name     string
 	Pins     []Identity
-	Secret   Secret // zero: none yet; until one is set its calls are asked to come again
+	Secret   Secret // zero: none yet; until one is set its calls are answered 503
 }
 
 const sourceColumns = `s.id, s.provider, s.name, s.identity, cardinality(s.secrets),
@@ -52,8 +52,8 @@ func first[T any](rows pgx.Rows) (value T, found bool, err error) {
 	return value, err == nil, err
 }
 
-// AddSource stores a new source. The error wraps ErrExists when the provider has one of that name, and
-// ErrInvalid when a part cannot be taken.
+// AddSource stores a new source. The error wraps ErrExists if the provider has one with that name, and ErrInvalid if a
+// part is not acceptable.
 func (s *Store) AddSource(ctx context.Context, n NewSource) (StoredSource, error) {
 	if err := checkProvider(n.Provider); err != nil {
 		return StoredSource{}, err
@@ -135,12 +135,12 @@ func (s *Store) findSource(ctx context.Context, where string, args ...any) (Stor
 	return source, nil
 }
 
-// RemoveSource ends a source and deletes its secrets: its URL and those of its closed jobs are unknown
-// from then on, and its name is free. The error wraps ErrNotFound, or ErrInvalid while it has active jobs.
+// RemoveSource removes a source and deletes its secrets. From then on its URL and those of its closed jobs are unknown,
+// and its name is free. The error wraps ErrNotFound, or ErrInvalid while it has active jobs.
 func (s *Store) RemoveSource(ctx context.Context, provider, name string) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		// Locked first and counted by a second statement: AddJob holds the row while it adds a job, and
-		// only a statement that starts after it has ended sees that job.
+		// Locked first and counted by a second statement: AddJob holds the row while it adds a job, and only a
+		// statement that starts after it has ended sees that job.
 		rows, err := tx.Query(ctx, `SELECT id FROM agent.provider_sources
 			WHERE provider = $1 AND name = $2 AND removed_at IS NULL FOR UPDATE`, provider, name)
 		if err != nil {

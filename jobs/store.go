@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The ways in which the Store refuses, each wrapped with a text that says what to do.
+// The errors with which the Store refuses, each wrapped with a text that says what to do.
 var (
 	ErrNotFound = errors.New("not found")
 	ErrExists   = errors.New("exists already")
@@ -24,8 +24,8 @@ var (
 )
 
 const (
-	// MaxRotation is how long a rotation may be declared open: while it is, forgeries are answered like
-	// calls that come too early.
+	// MaxRotation is the maximum duration of a declared rotation: meanwhile forgeries get the same answer as calls that
+	// come too early.
 	MaxRotation = time.Hour
 
 	maxIdentityBytes = 200
@@ -34,8 +34,8 @@ const (
 
 var providerForm = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
 
-// ValidName reports whether a source can have this name: 1 to 100 letters, digits, dots, underscores
-// and hyphens, the first a letter or digit.
+// ValidName reports whether the name is valid for a source: 1 to 100 letters, digits, dots, underscores and hyphens,
+// the first a letter or digit.
 func ValidName(name string) bool {
 	for i := range len(name) {
 		switch c := name[i]; {
@@ -48,18 +48,18 @@ func ValidName(name string) bool {
 	return 0 < len(name) && len(name) <= 100
 }
 
-// Store writes sources and jobs, and reads them for people. The door reads the Directory instead.
-// It is safe for concurrent use, by several processes too.
+// Store writes sources and jobs, and reads them for people. The receiver reads the Directory instead. It is safe for
+// concurrent use, also by several processes.
 type Store struct {
 	pool *pgxpool.Pool
 	keys *Keys
 }
 
-// NewStore returns a Store that seals with keys. With nil keys it lists, closes and removes, and refuses
-// to take a secret.
+// NewStore returns a Store that seals with keys. With nil keys it can list, close and remove, but refuses to store a
+// secret.
 func NewStore(pool *pgxpool.Pool, keys *Keys) *Store { return &Store{pool: pool, keys: keys} }
 
-// seal returns what a new row's secrets column holds: the secret sealed for it, or nothing when none is given.
+// seal returns the value of a new row's secrets column: the sealed secret, or nothing if none is given.
 func (s *Store) seal(of holder, secret Secret) ([][]byte, error) {
 	if secret.IsZero() {
 		return [][]byte{}, nil
@@ -70,11 +70,11 @@ func (s *Store) seal(of holder, secret Secret) ([][]byte, error) {
 	return [][]byte{s.keys.seal(of, secret)}, nil
 }
 
-// holderTable says how the statements that both tables share reach one of them.
+// holderTable holds the parts in which the statements for the two tables differ.
 type holderTable struct {
 	name         string
-	live         string // which of its rows hold secrets of their own
-	organization string // how a row says whose it is
+	live         string // which of its rows hold their own secrets
+	organization string // the row's owner
 }
 
 func tableOf(kind VerifierKind) holderTable {
@@ -84,7 +84,8 @@ func tableOf(kind VerifierKind) holderTable {
 	return holderTable{jobsTable, "source_id IS NULL", "organization_id"}
 }
 
-// holder reads what the secrets of a source or job are bound to; found is false when it is gone or its source holds its secrets.
+// holder returns what the secrets of a source or job are bound to; found is false if it is gone or its source holds its
+// secrets.
 func (s *Store) holder(ctx context.Context, of Verifier) (h holder, found bool, err error) {
 	t := tableOf(of.Kind)
 	h = holder{kind: of.Kind, id: of.ID}
@@ -99,9 +100,9 @@ func (s *Store) holder(ctx context.Context, of Verifier) (h holder, found bool, 
 	return h, true, nil
 }
 
-// SetSecret makes the secret the current one of a source, or of a job that has secrets of its own, and
-// ends a rotation that was declared open. The secrets before it stay live unless dropPrevious. The error
-// wraps ErrNotFound, or ErrInvalid when MaxSecrets are live already or the job belongs to a source.
+// SetSecret makes the secret the current one of a source, or of a job that has its own secrets, and ends a declared
+// rotation. The previous secrets stay live unless dropPrevious. The error wraps ErrNotFound, or ErrInvalid if
+// MaxSecrets are live already or the job belongs to a source.
 func (s *Store) SetSecret(ctx context.Context, of Verifier, secret Secret, dropPrevious bool) error {
 	if secret.IsZero() {
 		return fmt.Errorf("%w: no secret given", ErrInvalid)
@@ -118,7 +119,7 @@ func (s *Store) SetSecret(ctx context.Context, of Verifier, secret Secret, dropP
 	if err != nil {
 		return err
 	}
-	// One statement, so that of two secrets that are set at once neither is lost.
+	// One statement, so that two secrets that are set at once are both kept.
 	done, err := s.pool.Exec(ctx, `UPDATE `+t.name+`
 		SET secrets = CASE WHEN $3 THEN $2 ELSE $2 || secrets END, rotating_until = NULL
 		WHERE id = $1 AND `+t.live+` AND ($3 OR cardinality(secrets) < $4)`, of.ID, sealed, dropPrevious, MaxSecrets)
@@ -149,8 +150,8 @@ func (s *Store) DropPrevious(ctx context.Context, of Verifier) error {
 	return nil
 }
 
-// OpenRotation declares that the vendor may sign with a secret that is not set yet: for the duration, at
-// most MaxRotation, or until a secret is set, a mismatch is no proof. It returns when it ends, by the
+// OpenRotation declares that the vendor may sign with a secret that is not set yet: for the duration, at most
+// MaxRotation, or until a secret is set, a mismatch proves nothing. It returns when the rotation ends, by the
 // database's clock.
 func (s *Store) OpenRotation(ctx context.Context, of Verifier, d time.Duration) (time.Time, error) {
 	if d <= 0 || d > MaxRotation {
@@ -172,7 +173,7 @@ func (s *Store) OpenRotation(ctx context.Context, of Verifier, d time.Duration) 
 	return until, nil
 }
 
-// whyNone says why a source or job has no secrets of its own to change; nil when it has.
+// whyNone says why a source or job has no own secrets to change; nil if it has.
 func (s *Store) whyNone(ctx context.Context, of Verifier) error {
 	if of.Kind == BySource {
 		_, err := s.sourceByID(ctx, of.ID)
@@ -186,7 +187,7 @@ func (s *Store) whyNone(ctx context.Context, of Verifier) error {
 	return err
 }
 
-// checkPins says whether identities can be pinned.
+// checkPins reports whether identities can be pinned.
 func checkPins(pins []Identity) error {
 	if len(pins) > maxPins {
 		return fmt.Errorf("%w: %d identities are pinned, %d at most are taken", ErrInvalid, len(pins), maxPins)

@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// arrayCodec writes the arrays that a settling transaction sends in one piece. pgx's own codec boxes each
-// element, looks up how to encode it, and grows the message as it goes; a UUID it even sends through its
-// text. The bytes are the same. What is not listed in PlanEncode is left to pgx.
+// arrayCodec encodes the arrays of a settling transaction in one piece. pgx's own codec boxes each element, looks up
+// how to encode it, and grows the message step by step; it even sends a UUID through its text form. The bytes are the
+// same. Types not listed in PlanEncode are left to pgx.
 type arrayCodec struct{ *pgtype.ArrayCodec }
 
-// useArrays makes a connection write arrays so. It does nothing to one that does already.
+// useArrays makes a connection encode arrays with arrayCodec. It does nothing if the connection already does.
 func useArrays(m *pgtype.Map) {
 	for _, oid := range []uint32{
 		pgtype.UUIDArrayOID, pgtype.TextArrayOID, pgtype.ByteaArrayOID, pgtype.Int8ArrayOID, pgtype.TimestamptzArrayOID,

@@ -13,7 +13,7 @@ import (
 
 // columns are the inbox rows of a transaction's claims, as the parameters of one statement.
 type columns struct {
-	claimIDs, ids, organizations, jobs           [][16]byte // uuid.UUID would travel by way of text, as a driver.Valuer
+	claimIDs, ids, organizations, jobs           [][16]byte // pgx would send uuid.UUID as text, because it is a driver.Valuer
 	providers, keys, types, hashes, headers      []string
 	contentTypes, contentEncodings, orderingKeys []string
 	bodies                                       [][]byte
@@ -51,7 +51,7 @@ func (c *columns) add(r *row, item *idempotency.Item) {
 	c.received = append(c.received, req.ReceivedAt)
 }
 
-// args has the largest last: what follows it would have it copied once more on its way.
+// args puts the largest last: anything after it would make pgx copy it once more.
 func (c *columns) args() []any {
 	return []any{
 		c.claimIDs, c.ids, c.organizations, c.jobs, c.providers, c.keys, c.types, c.hashes,

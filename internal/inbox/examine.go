@@ -9,8 +9,8 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// claimExamined settles one delivery with the plane's full claim: it reclaims a lease that passed, takes over a row past
-// its retention, and compares a fingerprint of another method under that method. The claim, the inbox row and the
+// claimExamined settles one delivery with a full claim: it reclaims a lease that passed, takes over a row past its
+// retention, and compares a fingerprint of another method under that method. The claim, the inbox row and the
 // completion share one transaction.
 func (b *Inbox) claimExamined(ctx context.Context, r *row) ([]idempotency.Verdict, error) {
 	item := b.item(r)

@@ -1,6 +1,6 @@
-// Package inbox keeps deliveries. What arrives while a transaction runs forms the next one. It claims and completes the
-// keys, inserts the inbox rows of the claims won and then the kept drops, in one round trip that ends with COMMIT. Only
-// then are endings reported.
+// Package inbox stores deliveries. Everything that arrives while a transaction runs is stored by the next one. It
+// claims and completes the keys, inserts the inbox rows of the claims won and then the kept drops, in one round trip
+// that ends with COMMIT. Only then are endings reported.
 package inbox
 
 import (
@@ -23,7 +23,7 @@ const Lease = 30 * time.Second
 
 // Options bound the inbox. Every field must be positive.
 type Options struct {
-	QueueDeliveries int   // deliveries that may wait or be under way
+	QueueDeliveries int   // deliveries that may wait or be in progress
 	QueueBytes      int64 // and their bytes
 	BatchDeliveries int   // deliveries in one transaction
 	BatchBytes      int64
@@ -33,7 +33,7 @@ type Options struct {
 // SpareConnections is how many deliveries are settled one by one at once, beside the committers' batches.
 const SpareConnections = 8
 
-// The time-outs of a transaction. A wait for a lock is a wait for another writer of the same key.
+// The timeouts of a transaction. A wait for a lock is a wait for another writer of the same key.
 const (
 	lockTimeout      = 200 * time.Millisecond
 	statementTimeout = 5 * time.Second
@@ -109,9 +109,9 @@ func New(deps Deps, options Options) (*Inbox, error) {
 // Full implements providers.Settler.
 func (b *Inbox) Full() bool { return b.queue.full() }
 
-// Stop refuses new work, settles what it has, and returns when all of it has ended. When ctx ends, the transactions
-// under way are given up: a server that stands still would hold each for seconds. Their deliveries have failed, and
-// the vendor's repeat finds what was committed all the same.
+// Stop refuses new work, settles what it has, and returns when all of it has ended. When ctx ends, it gives up the
+// running transactions, because a server that does not respond would hold each for seconds. Their deliveries have
+// failed; if they were committed after all, the vendor's repeat is a duplicate.
 func (b *Inbox) Stop(ctx context.Context) {
 	defer context.AfterFunc(ctx, b.cut)()
 	b.queue.close()

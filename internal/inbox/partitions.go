@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// daysAhead is how far ahead days are made: a gateway that cannot make one for a week still stores.
+// daysAhead is how far ahead days are created: a gateway that cannot create one for a week still stores.
 const daysAhead = 7
 
-// The lock that lets one gateway at a time change the partitions. Only ever tried, never waited for.
+// The lock that lets one gateway at a time change the partitions. It is only tried, never waited for.
 const partitionsLock = 0x6a7765_01
 
-// Partitions makes and retires the days of agent.webhook_deliveries.
+// Partitions creates and drops the days of agent.webhook_deliveries.
 type Partitions struct {
 	pool *pgxpool.Pool
 }
@@ -23,8 +23,8 @@ type Partitions struct {
 // NewPartitions returns the partitions of the inbox in the pool's database.
 func NewPartitions(pool *pgxpool.Pool) *Partitions { return &Partitions{pool: pool} }
 
-// Ensure makes the days from yesterday to a week ahead, on the database's clock. It returns how many it
-// made. Another gateway that is making them at the moment is not an error: then none are made here.
+// Ensure creates the days from yesterday to a week ahead, by the database's clock, and returns how many it created. If
+// another gateway is creating them now, it creates none and returns no error.
 func (p *Partitions) Ensure(ctx context.Context) (made int, err error) {
 	days, err := p.missing(ctx)
 	if err != nil {
@@ -43,7 +43,7 @@ func (p *Partitions) Ensure(ctx context.Context) (made int, err error) {
 }
 
 func (p *Partitions) missing(ctx context.Context) ([]time.Time, error) {
-	// Yesterday too: a clock that is set back must not find its day gone.
+	// Yesterday too: a clock that is set back must find its day.
 	const sql = `
 		SELECT day FROM generate_series(
 		         date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') - interval '1 day',
@@ -58,8 +58,8 @@ func (p *Partitions) missing(ctx context.Context) ([]time.Time, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[time.Time])
 }
 
-// Until returns when the first day begins that has no partition, today or later, on the database's clock:
-// nothing can be stored from then on.
+// Until returns the start of the first day without a partition, today or later, by the database's clock: nothing can be
+// stored from then on.
 func (p *Partitions) Until(ctx context.Context) (time.Time, error) {
 	const sql = `
 		SELECT min(day) AT TIME ZONE 'UTC'
@@ -83,8 +83,8 @@ func (p *Partitions) make(ctx context.Context, day time.Time) (made bool, err er
 		if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1)`, partitionsLock).Scan(&alone); err != nil || !alone {
 			return err
 		}
-		// A statement of its own, and the catalog itself: a statement that began before the lock was had, and
-		// to_regclass with what it has cached, may not see what the last holder made.
+		// A separate statement that reads the catalog itself: a statement that began before the lock was taken, or
+		// to_regclass with its cache, may not see what the last holder created.
 		err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_class
 			WHERE relnamespace = 'agent'::regnamespace AND relname = $1)`, dayName(day)).Scan(&there)
 		if err != nil || there {
@@ -114,8 +114,8 @@ func daySQL(day time.Time) []string {
 	}
 }
 
-// Retire drops the days that ended longer ago than retention. A day that is in use (a reader in a long
-// transaction) is left for the next run rather than waited for: the lock would stop all inserts.
+// Retire drops the days that ended longer ago than retention. It skips a day in use (by a reader in a long transaction)
+// until the next run: waiting for the lock would stop all inserts.
 func (p *Partitions) Retire(ctx context.Context, retention time.Duration) (dropped int, err error) {
 	days, err := p.past(ctx, retention)
 	if err != nil {
@@ -137,7 +137,7 @@ func (p *Partitions) Retire(ctx context.Context, retention time.Duration) (dropp
 	return dropped, nil
 }
 
-// Backlog counts the days that are past retention and still there.
+// Backlog counts the days past retention that still exist.
 func (p *Partitions) Backlog(ctx context.Context, retention time.Duration) (int, error) {
 	days, err := p.past(ctx, retention)
 	return len(days), err
@@ -151,8 +151,8 @@ func (p *Partitions) past(ctx context.Context, retention time.Duration) ([]strin
 		   AND c.relname ~ '^webhook_deliveries_[0-9]{8}$'
 		   AND (to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp + interval '1 day') AT TIME ZONE 'UTC' <= least(clock_timestamp(), $2) - $1::interval
 		 ORDER BY c.relname`
-	// The day is added without a time zone: with one it has 23 hours where clocks are set forward. Of two clocks
-	// the earlier counts: one that has jumped ahead must not empty the inbox.
+	// The day is added without a time zone: with one, a day has 23 hours when clocks are set forward. Of two clocks the
+	// earlier counts: a clock that has jumped ahead must not empty the inbox.
 	rows, err := p.pool.Query(ctx, sql, retention, time.Now())
 	if err != nil {
 		return nil, err

@@ -72,8 +72,8 @@ func (b *Inbox) probe(refused []*row) error {
 	return err
 }
 
-// knownGood is a delivery for the same job. A session with another encoding refuses some text and takes the rest: this
-// one holds the bytes that WIN1252 lacks (81, 8D, 8F, 90, 9D), and sequences that the encodings of East Asia do.
+// knownGood is a delivery for the same job. A session with another encoding refuses some text and accepts the rest:
+// this one holds the bytes that WIN1252 lacks (81, 8D, 8F, 90, 9D), and sequences that the encodings of East Asia lack.
 func knownGood(like *row) *row {
 	const text = "known-good Á Í Ï А Н € 漢 😀"
 	was, body := like.entry.work.Request, []byte(`"`+text+`"`)

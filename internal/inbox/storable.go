@@ -9,15 +9,15 @@ import (
 	"webhook-gateway/providers"
 )
 
-// How much of a text off the wire is stored, in bytes. Identifiers that vendors send are far shorter.
+// The maximum sizes of stored text from outside, in bytes. Identifiers from vendors are far shorter.
 const (
 	maxType     = 200
 	maxOrdering = 200
 	maxHeader   = 1000
 )
 
-// storable makes text off the wire fit for a text column: PostgreSQL takes neither NUL nor invalid UTF-8,
-// which become \x00-style escapes, and its length is bounded.
+// storable makes text from outside fit for a text column. PostgreSQL accepts neither NUL nor invalid UTF-8: both become
+// \x00-style escapes, and the length is bounded.
 func storable(s string, limit int) string {
 	clean := len(s) <= limit && utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
 	if clean {

@@ -43,8 +43,8 @@ func newSweepMetrics(reg prometheus.Registerer) *sweepMetrics {
 	return m
 }
 
-// swept takes what a sweep did to one table. One that failed knows nothing of the backlog: the last that is
-// known stands.
+// swept records the result of a sweep of one table. A failed sweep does not know the backlog: the last known value
+// stays.
 func (m *sweepMetrics) swept(t Swept, err error) {
 	m.removed.WithLabelValues(t.Table).Add(float64(t.Removed))
 	if err != nil {

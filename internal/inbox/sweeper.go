@@ -20,7 +20,7 @@ type Retention struct {
 	Drops time.Duration
 }
 
-// The tables that a sweep goes through, as metric labels and in its report.
+// The tables that a sweep covers, as metric labels and in its report.
 const (
 	keysTable  = "idempotency_keys"
 	dropsTable = "webhook_drops"
@@ -40,8 +40,8 @@ type Swept struct {
 	Backlog int    `json:"backlog"` // past retention and still there
 }
 
-// Sweeper removes what is past its retention and makes the inbox's next days. Any number may run at once,
-// on any gateways, beside all writers; none of them waits for another.
+// Sweeper removes what is past its retention and creates the inbox's next days. Any number may run at once, on any
+// gateways, beside all writers; none of them waits for another.
 type Sweeper struct {
 	keys       *idempotency.Service
 	swept      *idempotency.Sweeper
@@ -89,10 +89,10 @@ func (s *Sweeper) Run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// Sweep goes through every table once. A table that cannot be swept does not keep the others from it.
+// Sweep sweeps every table once. If one cannot be swept, it continues with the others.
 func (s *Sweeper) Sweep(ctx context.Context) ([]Swept, error) {
 	_, errDays := s.partitions.Ensure(ctx)
-	// How far the days reach matters most where they could not be made.
+	// The end of the created days matters most if no more could be created.
 	if until, err := s.partitions.Until(ctx); err != nil {
 		errDays = errors.Join(errDays, err)
 	} else {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"webhook-gateway/configs"
 	"webhook-gateway/internal/dsn"
 	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/preflight"
 	"webhook-gateway/jobs"
 )
 
@@ -18,10 +20,10 @@ func configCommand() *cobra.Command {
 
 // configJSON is what config check --json prints.
 type configJSON struct {
-	OK       bool            `json:"ok"`
-	Problems []string        `json:"problems"`
-	Settings []configs.Value `json:"settings"`
-	Database *databaseJSON   `json:"database,omitempty"` // what --connect found
+	OK       bool                `json:"ok"`
+	Problems []string            `json:"problems"`
+	Settings []configs.Value     `json:"settings"`
+	Database *preflight.Database `json:"database,omitempty"` // what --connect found
 }
 
 func configCheckCommand() *cobra.Command {
@@ -46,7 +48,7 @@ what --connect looks at is.`,
 					problems = append(problems, err)
 				}
 			}
-			var found *databaseJSON
+			var found *preflight.Database
 			tried := connects && len(problems) == 0
 			if tried {
 				found, err = tryDatabase(cmd.Context(), cfg)
@@ -91,7 +93,7 @@ func joined(err error) []error {
 	return []error{err}
 }
 
-func printConfig(cmd *cobra.Command, cfg configs.Config, found *databaseJSON, problems []error, asJSON bool) error {
+func printConfig(cmd *cobra.Command, cfg configs.Config, found *preflight.Database, problems []error, asJSON bool) error {
 	if asJSON {
 		out := configJSON{OK: len(problems) == 0, Problems: []string{}, Settings: cfg.Redacted(), Database: found}
 		for _, p := range problems {
@@ -107,4 +109,17 @@ func printConfig(cmd *cobra.Command, cfg configs.Config, found *databaseJSON, pr
 		w.row("PostgreSQL", found.String())
 	}
 	return w.flush()
+}
+
+func tryDatabase(ctx context.Context, cfg configs.Config) (*preflight.Database, error) {
+	keys, err := jobs.NewKeys(cfg.SecretsKey.Reveal())
+	if err != nil {
+		return nil, err
+	}
+	pool, err := connect(ctx, cfg.DatabaseURL.Reveal(), 2)
+	if err != nil {
+		return nil, err
+	}
+	defer pg.Close(pool)
+	return preflight.Try(ctx, preflight.Target{Pool: pool, URL: cfg.DatabaseURL.Reveal(), Keys: keys, AcceptFsyncOff: cfg.AcceptFsyncOff}, wiredNames()[0])
 }

@@ -13,6 +13,7 @@ import (
 
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/doctor"
+	"webhook-gateway/internal/files"
 )
 
 // doctorFlags are those of gateway doctor.
@@ -190,7 +191,7 @@ func readSecretLines(cmd *cobra.Command) ([]doctor.Secret, error) {
 	if isTerminal(cmd.InOrStdin()) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "paste the secrets, one per line, the current one first, then press Ctrl-D")
 	}
-	text, err := readAll(cmd.Context(), io.LimitReader(cmd.InOrStdin(), maxSecretInput))
+	text, err := io.ReadAll(files.Interruptible(cmd.Context(), io.LimitReader(cmd.InOrStdin(), maxSecretInput)))
 	if err != nil {
 		return nil, fmt.Errorf("read the secrets from stdin: %w", err)
 	}

@@ -100,7 +100,7 @@ func readMessages(cmd *cobra.Command, path, format string) ([]*capture.Message, 
 		defer file.Close()
 		in = file
 	}
-	list, err := capture.ReadMessages(interruptible(cmd.Context(), in), format)
+	list, err := capture.ReadMessages(files.Interruptible(cmd.Context(), in), format)
 	if errors.Is(err, capture.ErrTooLarge) {
 		err = usagef("%s %w", path, err)
 	}

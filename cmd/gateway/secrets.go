@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"webhook-gateway/internal/files"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/jobs"
 )
@@ -22,7 +23,7 @@ func readSecret(cmd *cobra.Command) (jobs.Secret, error) {
 	if isTerminal(in) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "paste the signing secret, then press Enter and Ctrl-D")
 	}
-	text, err := readAll(cmd.Context(), io.LimitReader(in, maxSecretInput))
+	text, err := io.ReadAll(files.Interruptible(cmd.Context(), io.LimitReader(in, maxSecretInput)))
 	if err != nil {
 		return jobs.Secret{}, fmt.Errorf("read the secret from stdin: %w", err)
 	}
@@ -31,38 +32,6 @@ func readSecret(cmd *cobra.Command) (jobs.Secret, error) {
 		return jobs.Secret{}, usagef("secret on stdin: %w", err)
 	}
 	return secret, nil
-}
-
-// readAll reads to the end, or until ctx ends.
-func readAll(ctx context.Context, in io.Reader) ([]byte, error) {
-	return io.ReadAll(interruptible(ctx, in))
-}
-
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
-// interruptible reads until ctx ends: Ctrl-C must end a command that waits for a person. After it has failed this way,
-// in must not be read again.
-func interruptible(ctx context.Context, in io.Reader) io.Reader {
-	type result struct {
-		n   int
-		err error
-	}
-	return readerFunc(func(p []byte) (int, error) {
-		into := make([]byte, len(p)) // an abandoned read must not write into the caller's buffer
-		read := make(chan result, 1) // buffered, so that the goroutine can end
-		go func() {
-			n, err := in.Read(into)
-			read <- result{n, err}
-		}()
-		select {
-		case r := <-read:
-			return copy(p, into[:r.n]), r.err
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		}
-	})
 }
 
 // keyUse says how a command uses GATEWAY_SECRETS_KEY.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/files"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/registry"
 	"webhook-gateway/providers"
@@ -64,7 +65,7 @@ func (f *signFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	body, err := readAll(cmd.Context(), io.LimitReader(cmd.InOrStdin(), maxSignBody+1))
+	body, err := io.ReadAll(files.Interruptible(cmd.Context(), io.LimitReader(cmd.InOrStdin(), maxSignBody+1)))
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the body from stdin: %w", err)

@@ -8,15 +8,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"webhook-gateway/configs"
-	"webhook-gateway/idempotency"
 	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/preflight"
 	"webhook-gateway/jobs"
-	"webhook-gateway/migrations"
 )
 
 const (
@@ -116,8 +114,9 @@ func (g *gateway) ensureDays(ctx context.Context) error {
 
 // checkStart refuses a database that must not be used, and logs a warning for risks that the settings accept.
 func (g *gateway) checkStart(ctx context.Context) error {
-	if err := checkDatabase(ctx, g.cfg, g.pool, g.keys); err != nil {
-		return err
+	t := preflight.Target{Pool: g.pool, URL: g.cfg.DatabaseURL.Reveal(), Keys: g.keys, AcceptFsyncOff: g.cfg.AcceptFsyncOff}
+	if err := preflight.Check(ctx, t); err != nil {
+		return unusable(err)
 	}
 	server, err := pg.Describe(ctx, g.pool)
 	if err != nil {
@@ -138,21 +137,6 @@ func newFsyncOff(reg prometheus.Registerer) prometheus.Gauge {
 	})
 	reg.MustRegister(g)
 	return g
-}
-
-// checkDatabase refuses a database that must not be used, before anything is received.
-func checkDatabase(ctx context.Context, cfg configs.Config, pool *pgxpool.Pool, keys *jobs.Keys) error {
-	err := idempotency.CheckServer(ctx, pool, idempotency.ServerOptions{AcceptFsyncOff: cfg.AcceptFsyncOff})
-	if err != nil {
-		return unusable(err)
-	}
-	switch pending, err := migrations.Pending(ctx, cfg.DatabaseURL.Reveal()); {
-	case err != nil:
-		return unusable(err)
-	case pending > 0:
-		return unusable(fmt.Errorf("the database lacks %d migrations: run gateway migrate up", pending))
-	}
-	return unusable(jobs.CheckKeys(ctx, pool, keys))
 }
 
 // unusable converts an error of the start to a databaseError; an error of GATEWAY_SECRETS_KEY stays a setting error.

@@ -30,6 +30,7 @@ func house() []room {
 		{run, "configs", "the settings: one table, environment over YAML, every problem at once", "internal/dsn internal/files"},
 		{run, "internal/registry", "finds the sources and jobs that a command names, in a database or a file of secrets", "internal/capture internal/files internal/safetext jobs providers"},
 		{run, "internal/admin", "the private listener: metrics, liveness, readiness, profiles", "configs internal/safetext"},
+		{run, "internal/preflight", "whether a database can be used: checked at the start, or tried and rolled back", "idempotency internal/inbox internal/pg jobs migrations"},
 		{run, "internal/dev", "what `gateway dev` keeps in its folder, starts and registers", "internal/devdb internal/files internal/safetext jobs migrations providers"},
 		{run, "internal/devdb", "a private PostgreSQL, for `gateway dev` and measurements", "internal/files"},
 		{run, "internal/dsn", "what is wrong with a connection string, and what of it may be shown", ""},

@@ -30,7 +30,7 @@ var testsOf = map[string][]string{
 // mayUse says which packages may import a module of others; "tests" means those of any package.
 var mayUse = map[string][]string{
 	"github.com/labstack/echo/v4": {"providers", "cmd/*", "test/*", "tests"},
-	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/redrive", "internal/devdb", "internal/pgtest", "internal/pg", "internal/sqlstate", "internal/connections", "internal/registry", "internal/replay", "internal/export", "internal/send", "internal/dev", "cmd/*", "test/*", "tests"},
+	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/redrive", "internal/devdb", "internal/pgtest", "internal/pg", "internal/sqlstate", "internal/connections", "internal/preflight", "internal/registry", "internal/replay", "internal/export", "internal/send", "internal/dev", "cmd/*", "test/*", "tests"},
 	"github.com/slack-go/slack":   {"providers/slack", "test/*", "tests"},
 	"github.com/pressly/goose/v3": {"migrations"},
 	"github.com/spf13/cobra":      {"cmd/*"},

@@ -27,7 +27,7 @@ func (d Doubt) String() string {
 	}
 }
 
-// Result is what came of trying a Keyring.
+// Result is the result of trying a Keyring.
 type Result struct {
 	Matched  bool
 	Previous bool  // matched, but not with the secret set last

@@ -31,9 +31,9 @@ func configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check every setting and print the values in force, secrets redacted",
-		Long: `Reads the settings as gateway serve would, from the environment over the YAML file, and reports every problem
-at once, by the setting's name. The exit status is 3 when a setting is wrong or missing, and 4 when only
-what --connect looks at is.`,
+		Long: `Reads the settings like gateway serve, from the environment and the YAML file, and reports every problem at
+once, by the setting's name. The exit status is 3 if a setting is wrong or missing, and 4 if only the checks of
+--connect fail.`,
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := settings(cmd)

@@ -35,7 +35,7 @@ func devCommand() *cobra.Command {
 		Use:   "dev",
 		Short: "Run everything on this machine: a private PostgreSQL, a gateway, samples to send",
 		Long: `Starts a private PostgreSQL from the installed binaries (whatever DATABASE_URL says), migrates it, registers
-a sample organization with a source and jobs per vendor, receives, and prints what to try next. Its data are kept
+a sample organization with a source and jobs per vendor, receives, and prints what to try next. Its data is kept
 between runs in --dir. Ctrl-C stops all of it. GATEWAY_PG_BIN names another folder of PostgreSQL's binaries.`,
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -27,17 +27,17 @@ func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor FILE --provider P",
 		Short: "Explain step by step whether the gateway would accept a captured request, and if not, why",
-		Long: `FILE is a capture with the signature that came (from GATEWAY_REJECTED_DIR, or from gateway import
---keep-signature), a folder of those, a raw HTTP message, or a HAR file. Each request is looked at as a gateway
-would, and where its signature does not fit, everything that usually goes wrong is tried until it does: a body
-parsed and written anew, a line end, inflating before verifying, hexadecimal and base64, a prefix, other secrets.
+		Long: `FILE is a capture with its original signature (from GATEWAY_REJECTED_DIR, or from gateway import
+--keep-signature), a folder of those, a raw HTTP message, or a HAR file. The doctor makes every check that a gateway
+makes. If a signature does not match, it tries the usual causes until it does: a body that was parsed and written
+again, line ends, decompression before verification, hexadecimal or base64, a prefix, other secrets.
 
 The secrets are those of the source or job that the request called (or --source, --job), from the database that
-DATABASE_URL and GATEWAY_SECRETS_KEY name, else from gateway dev in --dir, or from --secrets FILE; with
---secret-stdin they are read from stdin, one a line, the current one first, blanks and all. With a database the
-secrets of the vendor's other sources and jobs are tried too. None is ever printed, nor a signature that would fit.
+DATABASE_URL and GATEWAY_SECRETS_KEY name, else from gateway dev in --dir, or from --secrets FILE. With
+--secret-stdin they are read from stdin, one per line, the current one first, including blanks. With a database, the
+doctor also tries the secrets of the vendor's other sources and jobs. It never prints a secret or a valid signature.
 
-The exit status is 0 when every request would be accepted, 5 when one would not.`,
+The exit status is 0 if every request would be accepted, 5 if one would not.`,
 		Example: `  gateway doctor refused/slack/20260301T120000.000Z-0a1b2c3d --provider slack
   printf '%s\n' "$SECRET" | gateway doctor request.http --provider nylas --secret-stdin`,
 		Args: atMost(1),

@@ -26,13 +26,13 @@ func exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export (ID | PATH)… [--out DIR] [--scrub] [--curl]",
 		Short: "Make captures of kept deliveries and drops, scrub captures, or print them as curl commands",
-		Long: `Writes a capture of each delivery or drop that is named by its id, byte for byte: the request itself, or for
-one delivery of many a request that carries it alone. A path copies the captures in and below it. Signatures,
-cookies and credentials are not kept anyway; Slack's verification token is taken out of the body, unless
---keep-token says otherwise. A form's content is its bytes, so without its token it is another content.
+		Long: `Writes a capture of each delivery or drop, named by its id, byte for byte: the request itself, or, for one
+delivery of many, a request with only that one. A path copies the captures in and below it. The database keeps no
+signatures, cookies or credentials. Slack's verification token is removed from the body, unless --keep-token is given.
+The content of a form is its bytes, so a form without its token is different content.
 
---scrub replaces every text by a stand-in of the same length, the same text by the same stand-in in all captures of
-one call, so that they can be committed. --curl prints a command per capture, which gateway sign signs.
+--scrub replaces every text by a substitute of the same length, equal texts by equal substitutes in all captures of
+one call, so that they can be committed. --curl prints a command per capture, which signs with gateway sign.
 
 The captures are private (folders 0700, files 0600) unless they are scrubbed.`,
 		Example: `  gateway export 019c3f2b-8c1e-7d0a-8c57-9a550c6f3a1d --out captures

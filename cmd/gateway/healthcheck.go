@@ -17,7 +17,7 @@ func healthcheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Ask the gateway on this machine whether it is ready; for a container's HEALTHCHECK",
-		Long: `Asks /readyz of the admin listener (GATEWAY_ADMIN_LISTEN) on this machine. The exit status is 0 when the
+		Long: `Asks /readyz of the admin listener (GATEWAY_ADMIN_LISTEN) on this machine. The exit status is 0 if the
 gateway is ready, else 1.`,
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -27,13 +27,13 @@ func importCommand() *cobra.Command {
 		Use:   "import FILE --provider P --out DIR",
 		Short: "Make captures of a raw HTTP message or of a HAR file",
 		Long: `Makes a capture of each request in a file (- is stdin): one raw HTTP/1.1 message, or the POST requests of a HAR
-file. A raw message is kept byte for byte; HAR holds text alone, and a body that it cannot have kept is refused.
+file. A raw message is kept byte for byte; HAR holds only text, and a body that it cannot hold is refused.
 
 Headers that are not the vendor's, signatures, cookies and credentials are left out, and verification tokens are
-taken out of the body. With --keep-signature signature and body stay as they came: such a capture is for gateway
-doctor, is its owner's alone, and is never replayed.
+removed from the body. With --keep-signature, signature and body stay as they came: such a capture is for gateway
+doctor, readable only by its owner, and never replayed.
 
-Where the URL is not one of a gateway, --source or --job names whom it was for; tenant and application are read from
+If the URL is not one of a gateway, name the source or job with --source or --job; tenant and application are read from
 the body.`,
 		Example: `  gateway import request.http --provider nylas --source main --out captures
   gateway import browser.har --provider slack --source main --out captures --scrub

@@ -13,9 +13,8 @@ import (
 func jobsCommand() *cobra.Command {
 	cmd := group("jobs", "Jobs: which calls we accept, and which organization owns them",
 		jobsAddCommand(), jobsListCommand(), jobsShowCommand(), jobsSetSecretCommand(), jobsCloseCommand())
-	cmd.Long = `A job says why a call may arrive and which organization it belongs to. It belongs to a source and then pins
-exactly one tenant (--ref team_id=…, --ref grant_id=…), or it holds secrets of its own: a tenant that brings
-its own application.`
+	cmd.Long = `A job says why we accept a call and which organization owns it. A job either belongs to a source and pins exactly
+one tenant (--ref team_id=…, --ref grant_id=…), or has its own secrets, for a tenant with its own application.`
 	return cmd
 }
 
@@ -34,7 +33,7 @@ func jobsAddCommand() *cobra.Command {
 		Short: "Add a job and print its path",
 		Example: `  gateway jobs add --provider slack --organization "$ORG" --source main --ref team_id=T1
   printf %s "$SECRET" | gateway jobs add --provider nylas --organization "$ORG" --secret-stdin --ref application_id=…
-  gateway jobs add --provider nylas --organization "$ORG" --own-secret   # its secret comes later`,
+  gateway jobs add --provider nylas --organization "$ORG" --own-secret   # set its secret later`,
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}

@@ -28,7 +28,7 @@ func migrateUpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Apply every pending migration",
-		Long:  `Applies every pending migration, each in a transaction of its own. Several may run at once: they take turns.`,
+		Long:  `Applies every pending migration, each in its own transaction. Several processes may run it at once: they take turns.`,
 		Args:  atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := settings(cmd, "DATABASE_URL")

@@ -36,7 +36,7 @@ func dropsRedriveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redrive (ID… | --reason R, --since S, …)",
 		Short: "Process kept drops again, as if they had just been verified",
-		Long: `Processes the request that was kept with a drop as if it had just been verified: it is read, resolved and
+		Long: `Processes the kept request of a drop as if it had just been verified: it is parsed, resolved and
 stored as things stand now. It reaches only jobs of the source, or the job, whose secret verified it. A delivery that
 is in the inbox already ends as a duplicate; one that is dropped again leaves its drop as it is.
 
@@ -44,7 +44,7 @@ Not redriven are a hash_mismatch, whose key belongs to other content, a drop who
 was redriven with success before. The gateway records who did it (--by) and why (--why); drops show prints that. Run
 with --dry-run first. Drops that are selected by flags instead of ids are redriven only with --yes.
 
-The exit status is 1 when a delivery failed, or a drop named by its id could not be redriven.`,
+The exit status is 1 if a delivery failed, or a drop named by its id could not be redriven.`,
 		Example: `  gateway drops redrive --reason unknown_job --since 2h --dry-run
   gateway drops redrive --reason unknown_job --since 2h --yes --why "team T1 was registered late"
   gateway drops redrive 019c3f2b-8c1e-7d0a-8c57-9a550c6f3a1d --why "grant was re-registered"`,

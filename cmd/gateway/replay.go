@@ -25,7 +25,7 @@ type replayFlags struct {
 	asJSON               bool
 }
 
-// What one replay may send. It repeats deliveries, and is no load generator.
+// The limits of one replay. It repeats deliveries; it is not a load generator.
 const (
 	maxReplayTimes       = 10_000
 	maxReplayConcurrency = 256
@@ -37,14 +37,14 @@ func replayCommand() *cobra.Command {
 		Use:   "replay PATH… --target URL",
 		Short: "Send captured deliveries, freshly signed, and check their outcomes",
 		Long: `Sends every capture in and below the paths to a gateway, signed as the vendor would now, and checks what its
-delivery.yaml expects: the answer, and what became of it where the database can be asked. A path may also be a
-scenario (a YAML file), whose steps are sent at their offsets.
+delivery.yaml expects: the answer, and, with a database, the outcome. A path may also be a scenario (a YAML file),
+whose steps are sent at their offsets.
 
 Captures name the source and the job that they need. Their paths and secrets come from the database that
 DATABASE_URL and GATEWAY_SECRETS_KEY name, else from gateway dev in --dir; or from --secrets FILE, a YAML file
-of mode 0600: a name, and its path and secret. A missing one is told before anything is sent.
+of mode 0600 with a path and a secret for each name. A missing one is reported before anything is sent.
 
-The exit status is 0 when everything came as expected, 5 when something did not, 4 when the target did not answer.`,
+The exit status is 0 if every outcome was as expected, 5 if one was not, 4 if the target did not answer.`,
 		Example: `  gateway replay test/replay/testdata/slack --target http://127.0.0.1:8080
   gateway replay ./captures --target http://127.0.0.1:8080 --times 20 --concurrency 20 --json
   gateway replay test/replay/testdata/scenarios/slack-retries.yaml --target http://127.0.0.1:8080 --hurry`,

@@ -18,11 +18,11 @@ func secretsResealCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reseal",
 		Short: "Seal every stored secret again with the first key of GATEWAY_SECRETS_KEY",
-		Long: `Opens every secret of every source and job, closed jobs too, and seals it anew with the first key of
-GATEWAY_SECRETS_KEY; what is already sealed with it is left alone. It may run beside gateways and beside set-secret: a row
-that changes meanwhile is read again. Give every gateway the new key first. Afterwards the old keys may go.
+		Long: `Opens every secret of every source and job, including closed jobs, and seals it again with the first key of
+GATEWAY_SECRETS_KEY. Secrets already sealed with it are left alone. It is safe beside gateways and set-secret: a row
+that changes meanwhile is read again. Give every gateway the new key first. Afterwards you can remove the old keys.
 
-The exit status is 3 when a secret does not open; it stays as it is, and the others are sealed all the same.`,
+The exit status is 3 if a secret does not open; it stays as it is, and the others are still sealed.`,
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withStore(cmd, keyRepairs, func(ctx context.Context, store *jobs.Store) error {

@@ -84,7 +84,7 @@ type secretFlags struct {
 }
 
 const setSecretLong = `Reads the new signing secret from stdin and makes it the current one. One trailing newline is dropped.
-The secrets before it stay live, so that calls signed before the change are still taken, until
+The previous secrets stay live, so that calls signed before the change are still accepted, until
 --drop-previous. At most 8 are live at once.`
 
 func (f *secretFlags) add(cmd *cobra.Command) {

@@ -22,7 +22,7 @@ type sendFlags struct {
 	yes, asJSON              bool
 }
 
-// maxTimes bounds --times: it shows what a duplicate is, and is no load generator.
+// maxTimes bounds --times: it shows what a duplicate is; it is not a load generator.
 const maxTimes = 1000
 
 func sendCommand() *cobra.Command {

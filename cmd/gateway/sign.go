@@ -31,8 +31,8 @@ func signCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign --provider P (--source NAME | --job NAME) < body",
 		Short: "Print the headers with which a vendor would send the body on stdin, for tests in any language",
-		Long: `Reads a body from stdin, every byte of it, and prints the headers that a vendor signs it with now: a line
-each, as curl -H @- reads them. The source or job is named as captures name it; its secret comes from the database
+		Long: `Reads a body from stdin, byte for byte, and prints the headers with which the vendor would sign it now, one
+per line, as curl -H @- reads them. Name the source or job as captures do; its secret comes from the database
 that DATABASE_URL and GATEWAY_SECRETS_KEY name, else from gateway dev in --dir, or from --secrets FILE (mode 0600).`,
 		Example: `  gateway sign --provider slack --source main < body.json |
     curl -H @- -H 'Content-Type: application/json' --data-binary @body.json http://127.0.0.1:8080/webhooks/slack/sources/main

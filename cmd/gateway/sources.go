@@ -27,8 +27,8 @@ func sourcesAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add --provider P --name NAME",
 		Short: "Add a source and print the path for the vendor to call",
-		Long: `Adds a source. It works without a secret too: Nylas makes one only after it has called the URL with a
-challenge, which the gateway answers at any time. Until one is set, signed calls are asked to come again.`,
+		Long: `Adds a source. A secret is optional: Nylas creates it only after it has called the URL with a challenge, which
+the gateway answers at any time. Until a secret is set, signed calls are answered 503 (try again).`,
 		Example: `  printf %s "$SLACK_SIGNING_SECRET" | gateway sources add --provider slack --name main --ref api_app_id=A1 --secret-stdin
   gateway sources add --provider nylas --name eu`,
 		Args: atMost(1),

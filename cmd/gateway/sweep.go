@@ -14,9 +14,9 @@ func sweepCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep",
 		Short: "Remove what is past its retention, and create the inbox's next days",
-		Long: `Goes once through the idempotency keys, the drops and the inbox, removes what is past its retention and makes
+		Long: `Sweeps the idempotency keys, the drops and the inbox once: it removes what is past its retention and creates
 the inbox's days for the week ahead. A gateway does the same in the background (GATEWAY_SWEEP_INTERVAL); any
-number may run at once, beside all writers. What a bounded pass or a busy table leaves is the backlog.`,
+number may run at once, beside all writers. The backlog is what a bounded pass or a busy table leaves.`,
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()

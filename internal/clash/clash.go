@@ -117,7 +117,7 @@ func (c *Clash) compare(vendor providers.Provider, kept feed.Delivery, dropped d
 			c.Differences, c.Differ = list, n
 			return
 		}
-		c.Note = new("the two read alike: they differ in how they are written (repeated members, escapes, broken characters)")
+		c.Note = new("the two have equal values: they differ only in how they are written (repeated members, escapes, broken characters)")
 	}
 }
 

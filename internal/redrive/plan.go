@@ -18,7 +18,7 @@ const (
 	otherContent = "its key was claimed with other content meanwhile"
 )
 
-// Plan is what will be redriven, and after DryRun or Drive what became of it.
+// Plan is what will be redriven, and after DryRun or Drive the outcomes.
 type Plan struct {
 	Steps []*Step
 	More  bool // the filter selects more than its limit

@@ -28,7 +28,7 @@ const Connections = 1 + inbox.SpareConnections + 3
 // RefuseMismatch is why no hash_mismatch is redriven.
 const RefuseMismatch = "a hash_mismatch is not redriven: its key belongs to other content"
 
-// Driver redrives drops through a gate and an inbox of its own, on the gateways' database.
+// Driver redrives drops through its own gate and inbox, on the gateways' database.
 type Driver struct {
 	drops   *drops.Store
 	inbox   *feed.Reader

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"webhook-gateway/internal/samples"
 )
 
 // A vendor may implement the interfaces of this file. The receiver does not use them: they are for the commands
@@ -24,4 +26,9 @@ func SigningHeaders(p Provider) []string {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(s.Sign("a secret", nil, time.Now())))
+}
+
+// Sampler is a Provider with samples of what the vendor sends, for people who try a gateway.
+type Sampler interface {
+	Samples() samples.Set
 }

@@ -121,11 +121,7 @@ func registerSamples(ctx context.Context, env dev.Env) ([]dev.Registered, error)
 		return nil, fmt.Errorf("connect to the private PostgreSQL: %w", err)
 	}
 	defer pg.Close(pool)
-	var vendors []dev.Samples
-	for _, v := range samples() {
-		vendors = append(vendors, dev.Samples{Provider: v.provider, Application: v.application, Tenants: v.tenants})
-	}
-	return dev.Register(ctx, pool, keys, vendors)
+	return dev.Register(ctx, pool, keys, wired())
 }
 
 // print says where everything is and what to try next.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,9 @@ import (
 	"webhook-gateway/internal/dev"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/registry"
+	"webhook-gateway/internal/samples"
 	"webhook-gateway/internal/send"
+	"webhook-gateway/providers"
 )
 
 // sendFlags are those of gateway send.
@@ -43,13 +44,14 @@ func sendCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			vendor, err := samplesOf(args[0])
-			if err != nil {
-				return err
+			vendor := vendorsByName()[args[0]]
+			sampler, ok := vendor.(providers.Sampler)
+			if !ok {
+				return usagef("unknown provider %q (known: %s)", args[0], strings.Join(wiredNames(), " and "))
 			}
-			kind, err := vendor.find(strings.Join(args[1:], ""))
+			kind, err := sampler.Samples().Find(strings.Join(args[1:], ""))
 			if err != nil {
-				return err
+				return usagef("unknown %s %w", vendor.Name(), err)
 			}
 			return f.run(cmd, vendor, kind)
 		},
@@ -68,16 +70,18 @@ func sendLong() string {
 	var b strings.Builder
 	b.WriteString("Signs a sample with the secret in the database, sends it, and reads the outcome from the database.\n" +
 		"The exit status is 0 if every answer was 200 and every delivery that should be stored is stored.\n")
-	for _, v := range samples() {
-		fmt.Fprintf(&b, "\n%s:\n", v.provider)
-		for _, t := range v.types {
-			fmt.Fprintf(&b, "  %-26s %s\n", t.name, t.about)
+	for _, v := range wired() {
+		if sampler, ok := v.(providers.Sampler); ok {
+			fmt.Fprintf(&b, "\n%s:\n", v.Name())
+			for _, k := range sampler.Samples().Kinds {
+				fmt.Fprintf(&b, "  %-26s %s\n", k.Name, k.About)
+			}
 		}
 	}
 	return b.String()
 }
 
-func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleType) error {
+func (f *sendFlags) run(cmd *cobra.Command, vendor providers.Provider, kind samples.Kind) error {
 	if f.times < 1 || f.times > maxTimes {
 		return usagef("--times %d: give 1 to %d", f.times, maxTimes)
 	}
@@ -101,17 +105,13 @@ func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleTyp
 		return err
 	}
 	defer pg.Close(pool)
-	holder, err := f.holder(reg, vendor.provider)
+	holder, err := f.holder(reg, vendor.Name())
 	if err != nil {
 		return err
 	}
-	s := kind.make(holder.Identities)
-	r := send.Request{
-		Vendor: vendorsByName()[vendor.provider], Method: http.MethodPost, URL: base + holder.Path,
-		ContentType: s.contentType, Attempt: s.attempt, Secret: holder.Secret, Unsigned: s.unsigned, Handshake: s.handshake, Answer: s.answer,
-	}
-	if s.query != nil {
-		r.Method, r.URL = http.MethodGet, r.URL+"?"+s.query.Encode()
+	r := send.Request{Sample: kind.Make(holder.Identities), Vendor: vendor, URL: base + holder.Path, Secret: holder.Secret}
+	if r.Query != nil {
+		r.URL += "?" + r.Query.Encode()
 	}
 	result, err := send.Send(ctx, r, f.times)
 	if err != nil {
@@ -120,7 +120,7 @@ func (f *sendFlags) run(cmd *cobra.Command, vendor vendorSamples, kind sampleTyp
 	if err := result.Look(ctx, pool, r); err != nil {
 		return err
 	}
-	if err := printSent(cmd, r, kind.name, result, f.asJSON); err != nil {
+	if err := printSent(cmd, r, kind.Name, result, f.asJSON); err != nil {
 		return err
 	}
 	return result.Check(r)

@@ -54,7 +54,7 @@ type droppedJSON struct {
 }
 
 func sentOut(r send.Request, kind string, result send.Result) reportJSON {
-	out := reportJSON{Provider: r.Vendor.Name(), Type: kind, Method: r.Method, URL: r.URL, Stored: []storedJSON{}, Dropped: []droppedJSON{}}
+	out := reportJSON{Provider: r.Vendor.Name(), Type: kind, Method: r.Method(), URL: r.URL, Stored: []storedJSON{}, Dropped: []droppedJSON{}}
 	for _, a := range result.Answers {
 		out.Sent = append(out.Sent, answerJSON{a.Status, a.Body, milliseconds(a.Took)})
 	}
@@ -74,7 +74,7 @@ func printSent(cmd *cobra.Command, r send.Request, kind string, result send.Resu
 		return printJSON(cmd, sentOut(r, kind, result))
 	}
 	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "%s %s  (%s %s)\n", r.Method, r.URL, r.Vendor.Name(), kind)
+	fmt.Fprintf(out, "%s %s  (%s %s)\n", r.Method(), r.URL, r.Vendor.Name(), kind)
 	for i, a := range result.Answers {
 		if i == 10 {
 			fmt.Fprintf(out, "… and %d more\n", len(result.Answers)-i)

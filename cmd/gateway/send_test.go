@@ -13,6 +13,7 @@ import (
 
 	"webhook-gateway/internal/dev"
 	"webhook-gateway/jobs"
+	"webhook-gateway/providers"
 )
 
 // sender sends to a gateway in this process, whose database and key lie in the settings.
@@ -34,10 +35,11 @@ func rows(report map[string]any, list string) []map[string]any {
 func TestEverySampleEndsAsItShould(t *testing.T) {
 	t.Parallel()
 	r, c := sender(t)
-	for _, v := range samples() {
-		r.addSource(v.provider, "main", "a secret of "+v.provider, v.application)
-		for _, tenant := range v.tenants {
-			r.addJob(jobs.NewJob{Provider: v.provider, Source: "main", Pins: []jobs.Identity{tenant}})
+	for _, v := range wired() {
+		set := v.(providers.Sampler).Samples()
+		r.addSource(v.Name(), "main", "a secret of "+v.Name(), set.Application)
+		for _, tenant := range set.Tenants {
+			r.addJob(jobs.NewJob{Provider: v.Name(), Source: "main", Pins: []jobs.Identity{tenant}})
 		}
 	}
 	// What is not stored once under its own name.
@@ -46,16 +48,16 @@ func TestEverySampleEndsAsItShould(t *testing.T) {
 		"booking.created": nil, "challenge": nil, "deltas": {"message.created", "thread.replied"},
 	}
 	dropped := map[string]string{"booking.created": "unknown_job"}
-	for _, v := range samples() {
-		for _, kind := range v.types {
-			t.Run(v.provider+" "+kind.name, func(t *testing.T) {
-				got := c.json("send", v.provider, kind.name, "--source", "main", "--target", r.url)
+	for _, v := range wired() {
+		for _, kind := range v.(providers.Sampler).Samples().Kinds {
+			t.Run(v.Name()+" "+kind.Name, func(t *testing.T) {
+				got := c.json("send", v.Name(), kind.Name, "--source", "main", "--target", r.url)
 				if sent := rows(got, "sent"); len(sent) != 1 || sent[0]["status"] != 200.0 {
 					t.Errorf("sent %v", sent)
 				}
-				want, other := stored[kind.name]
+				want, other := stored[kind.Name]
 				if !other {
-					want = []string{kind.name}
+					want = []string{kind.Name}
 				}
 				var types []string
 				for _, row := range rows(got, "stored") {
@@ -68,8 +70,8 @@ func TestEverySampleEndsAsItShould(t *testing.T) {
 				for _, row := range rows(got, "dropped") {
 					reasons += row["reason"].(string)
 				}
-				if reasons != dropped[kind.name] {
-					t.Errorf("dropped as %q, want %q", reasons, dropped[kind.name])
+				if reasons != dropped[kind.Name] {
+					t.Errorf("dropped as %q, want %q", reasons, dropped[kind.Name])
 				}
 			})
 		}
@@ -163,7 +165,7 @@ func TestSendRefusesBeforeItSends(t *testing.T) {
 	}{
 		{"", exitUsage, "give the vendor"},
 		{"slack message x", exitUsage, "give the vendor"},
-		{"teams", exitUsage, "known: slack and nylas"},
+		{"teams", exitUsage, "known: nylas and slack"},
 		{"slack slash_comand", exitUsage, `unknown slack sample "slash_comand" (known: app_mention`},
 		{"slack --source a --job " + testOrg, exitUsage, "give one of them"},
 		{"slack --source a --times 0", exitUsage, "--times 0"},

@@ -38,8 +38,8 @@ import (
 // wired lists the vendors that this gateway receives from. A new one is one line here.
 func wired() []providers.Provider {
 	return []providers.Provider{
-		nylas.New(),
 		slack.New(),
+		nylas.New(),
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -79,6 +80,7 @@ func wiredNames() []string {
 	for _, p := range wired() {
 		names = append(names, p.Name())
 	}
+	slices.Sort(names)
 	return names
 }
 

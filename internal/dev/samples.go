@@ -9,19 +9,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"webhook-gateway/internal/samples"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 )
 
 // Source is the name of each vendor's sample source.
 const Source = "dev"
-
-// Samples is what is registered for a vendor, so that samples can be sent in its name.
-type Samples struct {
-	Provider    string
-	Application jobs.Identity   // the sample source pins it
-	Tenants     []jobs.Identity // each is pinned by a sample job
-}
 
 // Registered is where a vendor's samples are received.
 type Registered struct {
@@ -32,9 +26,9 @@ type Registered struct {
 	Send         string    `json:"send"` // a command for a shell; the caller fills it in
 }
 
-// Register makes sure that there is a sample organization with a source and its jobs for each vendor. It uses again
+// Register makes sure that there is a sample organization with a source and its jobs for each vendor that has samples. It uses again
 // what an earlier run has made. Secrets are random, and are replaced where keys does not open all of the database's.
-func Register(ctx context.Context, pool *pgxpool.Pool, keys *jobs.Keys, vendors []Samples) ([]Registered, error) {
+func Register(ctx context.Context, pool *pgxpool.Pool, keys *jobs.Keys, vendors []providers.Provider) ([]Registered, error) {
 	lostKey := jobs.CheckKeys(ctx, pool, keys)
 	if lostKey != nil && !errors.Is(lostKey, jobs.ErrKeys) {
 		return nil, lostKey
@@ -49,9 +43,13 @@ func Register(ctx context.Context, pool *pgxpool.Pool, keys *jobs.Keys, vendors 
 	}
 	var all []Registered
 	for _, v := range vendors {
-		one, err := r.register(ctx, v)
+		sampler, ok := v.(providers.Sampler)
+		if !ok {
+			continue
+		}
+		one, err := r.register(ctx, v.Name(), sampler.Samples())
 		if err != nil {
-			return nil, fmt.Errorf("register the %s samples: %w", v.Provider, err)
+			return nil, fmt.Errorf("register the %s samples: %w", v.Name(), err)
 		}
 		all = append(all, one)
 	}
@@ -64,24 +62,24 @@ type registrar struct {
 	newSecrets   bool
 }
 
-func (r registrar) register(ctx context.Context, v Samples) (Registered, error) {
-	out := Registered{Provider: v.Provider, Organization: r.organization, SourcePath: providers.SourcePath(v.Provider, Source)}
+func (r registrar) register(ctx context.Context, provider string, set samples.Set) (Registered, error) {
+	out := Registered{Provider: provider, Organization: r.organization, SourcePath: providers.SourcePath(provider, Source)}
 	secret, err := jobs.NewSecret(rand.Text())
 	if err != nil {
 		return out, err
 	}
-	source, err := r.store.Source(ctx, v.Provider, Source)
+	source, err := r.store.Source(ctx, provider, Source)
 	switch {
 	case errors.Is(err, jobs.ErrNotFound):
-		_, err = r.store.AddSource(ctx, jobs.NewSource{Provider: v.Provider, Name: Source, Pins: []jobs.Identity{v.Application}, Secret: secret})
+		_, err = r.store.AddSource(ctx, jobs.NewSource{Provider: provider, Name: Source, Pins: []jobs.Identity{set.Application}, Secret: secret})
 	case err == nil && (r.newSecrets || source.Secrets == 0):
 		err = r.store.SetSecret(ctx, jobs.Verifier{Kind: jobs.BySource, ID: source.ID}, secret, true)
 	}
 	if err != nil {
 		return out, err
 	}
-	for _, tenant := range v.Tenants {
-		path, err := r.job(ctx, v.Provider, tenant)
+	for _, tenant := range set.Tenants {
+		path, err := r.job(ctx, provider, tenant)
 		if err != nil {
 			return out, err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"webhook-gateway/drops"
 	"webhook-gateway/feed"
+	"webhook-gateway/internal/samples"
 	"webhook-gateway/providers"
 )
 
@@ -23,18 +24,18 @@ var ErrNoAnswer = errors.New("no gateway answers")
 
 // Request is a sample to send some times.
 type Request struct {
-	Vendor      providers.Provider
-	Method      string
-	URL         string
-	ContentType string
-	// Attempt returns what the vendor sends the n-th time, counted from 1.
-	Attempt func(n int) (body []byte, headers http.Header)
-	Secret  string
-	// Unsigned says that the vendor does not sign it.
-	Unsigned bool
-	// Handshake says that the gateway answers with the text Answer and stores nothing.
-	Handshake bool
-	Answer    string
+	samples.Sample
+	Vendor providers.Provider
+	URL    string // of the source or job
+	Secret string // signs the sample there
+}
+
+// Method is the method of the request.
+func (r Request) Method() string {
+	if r.Query != nil {
+		return http.MethodGet
+	}
+	return http.MethodPost
 }
 
 // Answer is how the gateway answered once.
@@ -60,7 +61,7 @@ func Send(ctx context.Context, r Request, times int) (Result, error) {
 	for n := range times {
 		body, headers := r.Attempt(n + 1)
 		result.bodies = append(result.bodies, body)
-		req, err := http.NewRequestWithContext(ctx, r.Method, r.URL, bytes.NewReader(body))
+		req, err := http.NewRequestWithContext(ctx, r.Method(), r.URL, bytes.NewReader(body))
 		if err != nil {
 			return result, fmt.Errorf("make the request: %w", err)
 		}

@@ -31,6 +31,7 @@ var (
 	_ providers.Provider   = (*Provider)(nil)
 	_ providers.Challenger = (*Provider)(nil)
 	_ providers.Signer     = (*Provider)(nil)
+	_ providers.Sampler    = (*Provider)(nil)
 )
 
 // New returns the provider, which is ready.

@@ -22,6 +22,7 @@ var (
 	_ providers.Redactor   = (*Provider)(nil)
 	_ providers.PinChecker = (*Provider)(nil)
 	_ providers.Signer     = (*Provider)(nil)
+	_ providers.Sampler    = (*Provider)(nil)
 )
 
 // New returns the provider, which is ready.

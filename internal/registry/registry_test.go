@@ -27,7 +27,7 @@ func keyring(t *testing.T, text string) jobs.Keyring {
 
 func pin(name, value string) []jobs.Identity { return []jobs.Identity{{Name: name, Value: value}} }
 
-// sample has a source with two jobs, of which one is closed, a sealed source, and a job with its own secret.
+// sample has a source with two jobs, of which one is closed, a sealed source with one, and a job with its own secret.
 func sample(t *testing.T) (r *Registry, tenant, own uuid.UUID) {
 	t.Helper()
 	main := &jobs.Source{ID: uuid.New(), Provider: "slack", Name: "main", Pins: pin("api_app_id", "A1"), Keyring: keyring(t, "of main")}
@@ -35,7 +35,8 @@ func sample(t *testing.T) (r *Registry, tenant, own uuid.UUID) {
 	tenant, own = uuid.New(), uuid.New()
 	return &Registry{jobs.NewSnapshot([]*jobs.Source{main, sealed}, []*jobs.Job{
 		{ID: tenant, Provider: "slack", SourceID: main.ID, Pins: pin("team_id", "T1")},
-		{ID: uuid.New(), Provider: "slack", SourceID: main.ID, Pins: pin("team_id", "T1"), Closed: true},
+		{ID: uuid.New(), Provider: "slack", SourceID: main.ID, Pins: pin("enterprise_id", "E1"), Closed: true},
+		{ID: uuid.New(), Provider: "slack", SourceID: sealed.ID, Pins: pin("enterprise_id", "E2")},
 		{ID: own, Provider: "slack", Pins: pin("team_id", "T2"), Keyring: keyring(t, "of the job")},
 	})}, tenant, own
 }

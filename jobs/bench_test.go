@@ -55,16 +55,21 @@ func BenchmarkRead(b *testing.B) {
 			read(b, d.reader.reload.Add(-time.Second))
 		}
 	})
-	b.Run("one changed", func(b *testing.B) {
-		for b.Loop() {
-			b.StopTimer()
-			if _, err := pool.Exec(context.Background(), `UPDATE agent.provider_sources SET rotating_until = now() WHERE name = 's1'`); err != nil {
-				b.Fatal(err)
+	for what, change := range map[string]string{
+		"source": `UPDATE agent.provider_sources SET rotating_until = now() WHERE name = 's1'`,
+		"job":    `UPDATE agent.provider_jobs SET closed_at = closed_at WHERE id = (SELECT min(id::text)::uuid FROM agent.provider_jobs)`,
+	} {
+		b.Run("one "+what+" changed", func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				if _, err := pool.Exec(context.Background(), change); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				read(b, d.reader.reload.Add(-time.Second))
 			}
-			b.StartTimer()
-			read(b, d.reader.reload.Add(-time.Second))
-		}
-	})
+		})
+	}
 	source, _ := d.Current().Source("slack", "s50")
 	names := make([]Identity, 1000)
 	for i := range names {

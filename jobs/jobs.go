@@ -1,6 +1,6 @@
-// Package jobs holds why a call may arrive and whose it is: sources (one application at a vendor),
-// jobs (one reason to be called, and its organization), their sealed signing secrets, and the directory
-// that keeps them in memory for the door.
+// Package jobs stores sources and jobs: which webhooks we accept and which organization owns them. A source is one
+// application at a vendor, a job is one reason to be called. It seals their signing secrets, and its Directory keeps all
+// of them in memory.
 package jobs
 
 import (
@@ -75,8 +75,8 @@ type Job struct {
 // OwnSecrets reports whether the job holds its own secrets and belongs to no source.
 func (j *Job) OwnSecrets() bool { return j.SourceID == uuid.Nil }
 
-// replaces reports whether j, and not the other job of the same tenant, is found for it: an active job before
-// a closed one, a newer before an older. There may be no other.
+// replaces reports whether j is found for its tenant instead of the other job: an active job before a closed one, a
+// newer before an older. The other may be nil.
 func (j *Job) replaces(other *Job) bool {
 	if other == nil || j.Closed != other.Closed {
 		return other == nil || other.Closed

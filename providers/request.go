@@ -28,7 +28,7 @@ type Request struct {
 }
 
 // Target is what a URL names: a job, or a source, or (both zero) an id that cannot be read, which is
-// treated as one that nobody holds.
+// treated as unknown.
 type Target struct {
 	Job    uuid.UUID `json:"job,omitzero"`
 	Source string    `json:"source,omitzero"`

@@ -88,7 +88,7 @@ func findOnSourceURL(known *jobs.Snapshot, req *Request, d *Delivery, source *jo
 		}
 		return job, "", ""
 	}
-	// A tenant that is named but not registered never reaches the fallback: it is somebody else's.
+	// A tenant that is named but not registered never reaches the fallback: it belongs to another organization.
 	job, ok := known.JobFor(source.ID, d.Tenant)
 	switch {
 	case !ok:

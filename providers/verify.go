@@ -65,7 +65,7 @@ func (r *Receiver) verify(p Provider, x *requestState, proof Proof) (jobs.Verifi
 }
 
 // tryOwn tries the secrets of whom the URL names. Large bodies are hashed a few at a time: many at once would
-// hold up everything else. An id that nobody holds takes an HMAC's time, like one that somebody does.
+// hold up everything else. An unknown id takes an HMAC's time, like a known one.
 func (r *Receiver) tryOwn(p Provider, x *requestState, proof Proof, own []holder) (who jobs.Verifier, ok bool, err error) {
 	if len(x.body) > large {
 		ctx, cancel := x.settleContext()
@@ -87,8 +87,8 @@ func (r *Receiver) tryOwn(p Provider, x *requestState, proof Proof, own []holder
 // noSecret is hashed with where there is no secret, or no use for one: the time tells nothing then.
 const noSecret = "no secret is held for this request"
 
-// tryAll tries the secrets of every source, for an id that nobody holds: a call of the vendor (an unknown job) is
-// told from a stranger's by that.
+// tryAll tries the secrets of every source, for an unknown id. That tells a vendor's call (an unknown job) from a
+// stranger's.
 func (r *Receiver) tryAll(p Provider, x *requestState, proof Proof, all []holder) (who jobs.Verifier, ok bool, err error) {
 	if !r.strangers.take(secretsOf(all) * len(x.body)) {
 		return who, false, errOverBudget

@@ -32,3 +32,10 @@ func SigningHeaders(p Provider) []string {
 type Sampler interface {
 	Samples() samples.Set
 }
+
+// Batcher is a Provider whose requests may carry several deliveries.
+type Batcher interface {
+	// Batch returns the body of a request that carries one part alone, a Delivery's Body. Parse makes the same delivery
+	// of it.
+	Batch(part []byte) []byte
+}

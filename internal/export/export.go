@@ -124,9 +124,10 @@ func whole(p providers.Provider, row feed.Delivery) (body []byte, alone bool) {
 	if row.ContentEncoding != "" || is(row.Body) {
 		return row.Body, false
 	}
-	wrapped := fmt.Appendf(nil, `{"deltas":[%s]}`, row.Body)
-	if is(wrapped) {
-		return wrapped, true
+	if b, ok := p.(providers.Batcher); ok {
+		if batch := b.Batch(row.Body); is(batch) {
+			return batch, true
+		}
 	}
 	return row.Body, false // the vendor gives it no id
 }

@@ -32,6 +32,7 @@ var (
 	_ providers.Challenger = (*Provider)(nil)
 	_ providers.Signer     = (*Provider)(nil)
 	_ providers.Sampler    = (*Provider)(nil)
+	_ providers.Batcher    = (*Provider)(nil)
 )
 
 // New returns the provider, which is ready.

@@ -81,6 +81,9 @@ func batch(s *canonical.Strict, root canonical.Value) []providers.Delivery {
 	return deliveries
 }
 
+// Batch makes a v2 batch of one delta.
+func (*Provider) Batch(part []byte) []byte { return fmt.Appendf(nil, `{"deltas":[%s]}`, part) }
+
 // delta reads one element of a v2 batch. An element that is no object is a delivery nonetheless.
 func delta(s *canonical.Strict, v canonical.Value) providers.Delivery {
 	data := s.Object(v, "object_data")

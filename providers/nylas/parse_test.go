@@ -217,6 +217,9 @@ func TestBatchOfV2(t *testing.T) {
 		if &raw[at] != &d.Body[0] && i == 0 {
 			t.Error("an element's bytes are a copy")
 		}
+		if diff := cmp.Diff([]providers.Delivery{d}, read(t, string(New().Batch(d.Body)))); diff != "" {
+			t.Errorf("alone in a batch (-want +got):\n%s", diff)
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func TestAStopWhileItStartsIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestADayThatCannotBeMadeYetDoesNotKeepAGatewayFromStarting(t *testing.T) {
+func TestStartWithoutNextWeeksDay(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
 	pool, err := connect(t.Context(), url, 4)

@@ -59,6 +59,9 @@ func (b *bundle) ref(scope, key string) idempotency.Ref {
 func mustScope(t testing.TB, name string) idempotency.Scope {
 	t.Helper()
 	s, err := idempotency.NewScope(name)
+	if name == "webhook.nylas" { // as the gateway makes it: the vendor's repeats end within a day
+		s, err = idempotency.NewScopeFor(name, 24*time.Hour)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

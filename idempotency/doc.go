@@ -29,14 +29,15 @@
 //
 // # Scopes
 //
-// A Scope names the operation, and its prefix determines how long answers are remembered. Other names are refused.
+// A Scope names the operation, and its prefix determines how long answers are remembered. NewScope refuses other names.
 //
-//	tool.*         30 days  a tool's write, by the step of its job: ToolKey, ToolCallKey
-//	surface.*      1 day    a command that a user gives at a surface: NewKey
-//	http.*         1 day    an API's operation, under the key that its client chose: ClientKey
-//	webhook.nylas  1 day    a vendor's delivery: DeliveryKey
-//	webhook.slack  2 days
-//	webhook.*      7 days
+//	tool.*     30 days  a tool's write, by the step of its job: ToolKey, ToolCallKey
+//	surface.*  1 day    a command that a user gives at a surface: NewKey
+//	http.*     1 day    an API's operation, under the key that its client chose: ClientKey
+//	webhook.*  7 days   a vendor's delivery: DeliveryKey
+//
+// NewScopeFor takes another retention, for a sender whose last repeat comes later, or much sooner. The gateway does so
+// for the vendors it knows.
 //
 // # The schema
 //

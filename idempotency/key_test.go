@@ -212,11 +212,8 @@ func TestScopeRetention(t *testing.T) {
 	for name, want := range map[string]time.Duration{
 		"tool.email.send":            30 * 24 * time.Hour,
 		"tool.x":                     30 * 24 * time.Hour,
-		"webhook.nylas":              24 * time.Hour,
-		"webhook.slack":              48 * time.Hour,
-		"webhook.slack-eu":           7 * 24 * time.Hour,
 		"webhook.github":             7 * 24 * time.Hour,
-		"webhook.nylas.deltas":       7 * 24 * time.Hour,
+		"webhook.github.push-eu":     7 * 24 * time.Hour,
 		"surface.saved_search.start": 24 * time.Hour,
 		"http.orders.create":         24 * time.Hour,
 	} {
@@ -228,6 +225,14 @@ func TestScopeRetention(t *testing.T) {
 	for _, name := range []string{"", "tool", "tool.", "webhook", "run.start", "Tool.x", "tool..x", "tool.x\n", "tool.é", "tool." + strings.Repeat("x", 96)} {
 		if s, err := idempotency.NewScope(name); !errors.Is(err, idempotency.ErrScope) || s != (idempotency.Scope{}) {
 			t.Errorf("%q: %+v, %v, want ErrScope", name, s, err)
+		}
+	}
+	if s, err := idempotency.NewScopeFor("run.start", 36*time.Hour); err != nil || s.Retention() != 36*time.Hour || s.String() != "run.start" {
+		t.Errorf("run.start for 36 hours: %+v, %v", s, err)
+	}
+	for name, d := range map[string]time.Duration{"run": time.Hour, "run.start": 0, "run.stop": -1} {
+		if s, err := idempotency.NewScopeFor(name, d); !errors.Is(err, idempotency.ErrScope) || s != (idempotency.Scope{}) {
+			t.Errorf("%q for %s: %+v, %v, want ErrScope", name, d, s, err)
 		}
 	}
 }

@@ -22,10 +22,6 @@ func retention(scope string) time.Duration {
 		return 30 * day
 	case "surface.", "http.":
 		return day
-	case "webhook.nylas": // gives up within a day
-		return day
-	case "webhook.slack": // its delayed retries run past 24 hours
-		return 2 * day
 	case "webhook.":
 		return 7 * day
 	}
@@ -34,18 +30,19 @@ func retention(scope string) time.Duration {
 
 var scopeForm = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z0-9][a-z0-9_-]*)+$`)
 
-// Scope names an operation and determines how long its answers are remembered. Only NewScope makes one.
+// Scope names an operation and determines how long its answers are remembered. Only NewScope and
+// NewScopeFor make one.
 type Scope struct {
 	name      string
 	retention time.Duration
 }
 
-// NewScope returns the scope of that name, for example tool.email.send or webhook.nylas: at most 100 lower-case
+// NewScope returns the scope of that name, for example tool.email.send: at most 100 lower-case
 // letters, digits, underscores and hyphens in parts joined by dots. If the name has no known retention, the error wraps
 // ErrScope.
 func NewScope(name string) (Scope, error) {
-	if len(name) > 100 || !scopeForm.MatchString(name) {
-		return Scope{}, fmt.Errorf("%w: %.120q is not parts of lower-case letters joined by dots", ErrScope, name)
+	if err := checkScope(name); err != nil {
+		return Scope{}, err
 	}
 	d := retention(name)
 	// The longest prefix that ends in a dot wins.
@@ -56,6 +53,26 @@ func NewScope(name string) (Scope, error) {
 		return Scope{}, fmt.Errorf("%w: %q", ErrScope, name)
 	}
 	return Scope{name, d}, nil
+}
+
+// NewScopeFor returns the scope of that name, in the form that NewScope takes, with the retention that its sender needs:
+// it must outlast the sender's last repeat. If it is not positive, the error wraps ErrScope. Every process that claims in
+// the scope must use the same retention.
+func NewScopeFor(name string, retention time.Duration) (Scope, error) {
+	if err := checkScope(name); err != nil {
+		return Scope{}, err
+	}
+	if retention <= 0 {
+		return Scope{}, fmt.Errorf("%w: the retention of %q is %s", ErrScope, name, retention)
+	}
+	return Scope{name, retention}, nil
+}
+
+func checkScope(name string) error {
+	if len(name) > 100 || !scopeForm.MatchString(name) {
+		return fmt.Errorf("%w: %.120q is not parts of lower-case letters joined by dots", ErrScope, name)
+	}
+	return nil
 }
 
 // MustScope is NewScope for the start of a program. It panics on an error.

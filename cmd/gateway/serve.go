@@ -135,13 +135,17 @@ func newGateway(b base) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	scopes, err := inbox.Scopes(vendors)
+	if err != nil {
+		return nil, err
+	}
 	partitions := inbox.NewPartitions(b.pool)
 	directory := jobs.NewDirectory(b.pool, b.keys, b.log, b.reg)
 	ledger := drops.NewLedger(names)
 	b.reg.MustRegister(ledger)
 
 	box, err := inbox.New(inbox.Deps{
-		Pool: b.pool, Keys: plane, Partitions: partitions, Registerer: b.reg, Providers: names, Log: b.log,
+		Pool: b.pool, Keys: plane, Partitions: partitions, Registerer: b.reg, Scopes: scopes, Log: b.log,
 	}, inbox.Options{
 		QueueDeliveries: b.cfg.QueueDeliveries,
 		QueueBytes:      b.cfg.QueueBytes,

@@ -73,29 +73,21 @@ type Deps struct {
 	Keys       *idempotency.Service
 	Partitions *Partitions
 	Registerer prometheus.Registerer
-	Providers  []string // for metrics
+	Scopes     map[string]idempotency.Scope // by provider: see Scopes
 	Log        *slog.Logger
 }
 
-// New starts an inbox. Stop ends it. A provider whose webhook scope has no retention is an error.
+// New starts an inbox. Stop ends it.
 func New(deps Deps, options Options) (*Inbox, error) {
-	scopes := make(map[string]idempotency.Scope, len(deps.Providers))
-	for _, provider := range deps.Providers {
-		scope, err := idempotency.NewScope("webhook." + provider)
-		if err != nil {
-			return nil, err
-		}
-		scopes[provider] = scope
-	}
 	b := &Inbox{
 		pool:       deps.Pool,
 		keys:       deps.Keys,
-		scopes:     scopes,
+		scopes:     deps.Scopes,
 		limiter:    drops.NewLimiter(),
 		partitions: deps.Partitions,
 		options:    options,
 		queue:      newQueue(options.QueueDeliveries, options.QueueBytes),
-		metrics:    newMetrics(deps.Registerer, deps.Providers),
+		metrics:    newMetrics(deps.Registerer, deps.Scopes),
 		log:        deps.Log,
 		alone:      make(chan struct{}, SpareConnections),
 	}

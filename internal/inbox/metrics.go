@@ -14,7 +14,7 @@ type metrics struct {
 	faults   prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer, providers []string) *metrics {
+func newMetrics(reg prometheus.Registerer, scopes map[string]idempotency.Scope) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
 		batch: f.NewHistogram(prometheus.HistogramOpts{
@@ -36,11 +36,11 @@ func newMetrics(reg prometheus.Registerer, providers []string) *metrics {
 			Help: "Times PostgreSQL refused a delivery, and a known-good one too: the schema, a trigger or the session is at fault. Alert on any.",
 		}),
 	}
-	for _, provider := range providers {
+	for _, scope := range scopes {
 		for _, outcome := range []idempotency.Kind{
 			idempotency.Claimed, idempotency.Completed, idempotency.Processing, idempotency.Conflict,
 		} {
-			m.claims.WithLabelValues("webhook."+provider, string(outcome))
+			m.claims.WithLabelValues(scope.String(), string(outcome))
 		}
 	}
 	return m

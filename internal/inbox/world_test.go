@@ -73,9 +73,10 @@ func worldOn(t *testing.T, url string, options inbox.Options, edit ...func(*pgxp
 	if _, err := inbox.NewPartitions(w.pool).Ensure(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+	scopes := map[string]idempotency.Scope{"slack": idempotency.MustScope("webhook.slack"), "nylas": idempotency.MustScope("webhook.nylas")}
 	w.box, err = inbox.New(inbox.Deps{
 		Pool: pool, Keys: idempotency.MustService(pool, idempotency.Options{}), Partitions: partitions,
-		Registerer: w.reg, Providers: []string{"slack", "nylas"}, Log: slog.New(slog.NewTextHandler(w.log, nil)),
+		Registerer: w.reg, Scopes: scopes, Log: slog.New(slog.NewTextHandler(w.log, nil)),
 	}, options)
 	if err != nil {
 		t.Fatal(err)

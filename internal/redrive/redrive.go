@@ -54,20 +54,19 @@ func New(deps Deps, options inbox.Options, maxInflated int64) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{drops: drops.NewStore(deps.Pool), inbox: feed.NewReader(deps.Pool), keys: keys, scopes: make(map[string]idempotency.Scope)}
+	d := &Driver{drops: drops.NewStore(deps.Pool), inbox: feed.NewReader(deps.Pool), keys: keys}
+	if d.scopes, err = inbox.Scopes(deps.Vendors); err != nil {
+		return nil, err
+	}
 	var names []string
 	for _, vendor := range deps.Vendors {
-		name := vendor.Name()
-		names = append(names, name)
-		if d.scopes[name], err = idempotency.NewScope("webhook." + name); err != nil {
-			return nil, err
-		}
+		names = append(names, vendor.Name())
 	}
 	ledger := drops.NewLedger(names)
 	deps.Registerer.MustRegister(ledger)
 	options.Committers = 1
 	d.settler, err = inbox.New(inbox.Deps{
-		Pool: deps.Pool, Keys: keys, Partitions: inbox.NewPartitions(deps.Pool), Registerer: deps.Registerer, Providers: names, Log: deps.Log,
+		Pool: deps.Pool, Keys: keys, Partitions: inbox.NewPartitions(deps.Pool), Registerer: deps.Registerer, Scopes: d.scopes, Log: deps.Log,
 	}, options)
 	if err != nil {
 		return nil, err

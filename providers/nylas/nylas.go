@@ -33,6 +33,7 @@ var (
 	_ providers.Signer     = (*Provider)(nil)
 	_ providers.Sampler    = (*Provider)(nil)
 	_ providers.Batcher    = (*Provider)(nil)
+	_ providers.Retainer   = (*Provider)(nil)
 )
 
 // New returns the provider, which is ready.
@@ -40,6 +41,9 @@ func New() *Provider { return new(Provider) }
 
 // Name is "nylas".
 func (*Provider) Name() string { return "nylas" }
+
+// Retention is a day: Nylas gives up within one.
+func (*Provider) Retention() time.Duration { return 24 * time.Hour }
 
 // Headers keeps the user agent.
 func (*Provider) Headers() []string { return []string{"user-agent"} }

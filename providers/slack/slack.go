@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"time"
 
 	"webhook-gateway/internal/canonical"
 	"webhook-gateway/providers"
@@ -23,6 +24,7 @@ var (
 	_ providers.PinChecker = (*Provider)(nil)
 	_ providers.Signer     = (*Provider)(nil)
 	_ providers.Sampler    = (*Provider)(nil)
+	_ providers.Retainer   = (*Provider)(nil)
 )
 
 // New returns the provider, which is ready.
@@ -30,6 +32,9 @@ func New() *Provider { return new(Provider) }
 
 // Name is "slack".
 func (*Provider) Name() string { return "slack" }
+
+// Retention is two days: Slack's delayed retries run past 24 hours.
+func (*Provider) Retention() time.Duration { return 48 * time.Hour }
 
 // Headers keeps the user agent, and what Slack says of a retry.
 func (*Provider) Headers() []string {

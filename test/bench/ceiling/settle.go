@@ -55,9 +55,13 @@ func Settle(ctx context.Context, spec SettleSpec, out io.Writer) error {
 	if _, err := partitions.Ensure(ctx); err != nil {
 		return err
 	}
+	scopes, err := inbox.Scopes(h.vendors)
+	if err != nil {
+		return err
+	}
 	box, err := inbox.New(inbox.Deps{
 		Pool: h.pool, Keys: idempotency.MustService(h.pool, idempotency.Options{}), Partitions: partitions,
-		Registerer: h.registry, Providers: []string{h.vendors[0].Name()}, Log: h.log,
+		Registerer: h.registry, Scopes: scopes, Log: h.log,
 	}, inbox.Options{
 		QueueDeliveries: h.config.QueueDeliveries, QueueBytes: h.config.QueueBytes,
 		BatchDeliveries: h.config.BatchDeliveries, BatchBytes: h.config.BatchBytes, Committers: h.config.Committers,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"webhook-gateway/internal/samples"
+	"webhook-gateway/internal/scrub"
 )
 
 // A vendor may implement the interfaces of this file. The receiver does not use them: they are for the commands
@@ -38,4 +39,10 @@ type Batcher interface {
 	// Batch returns the body of a request that carries one part alone, a Delivery's Body. Parse makes the same delivery
 	// of it.
 	Batch(part []byte) []byte
+}
+
+// Worded is a Provider that says which words of its bodies are its own, and no person's: they stay in a capture whose
+// texts are replaced.
+type Worded interface {
+	Words() scrub.Words
 }

@@ -165,13 +165,19 @@ func (c *Capture) Pin(p providers.Provider) {
 // stays linked. It returns what was kept as words of the protocol.
 func Scrub(list []*Capture, vendors map[string]providers.Provider) (kept []string, err error) {
 	s := scrub.New()
+	words := func(c *Capture) (w scrub.Words) {
+		if p, ok := vendors[c.Provider].(providers.Worded); ok {
+			w = p.Words()
+		}
+		return w
+	}
 	for _, c := range list {
-		if err := s.Learn(c.Value("Content-Type"), c.Content); err != nil {
+		if err := s.Learn(c.Value("Content-Type"), c.Content, words(c)); err != nil {
 			return nil, fmt.Errorf("scrub capture %s: %w", c.Name, err)
 		}
 	}
 	for _, c := range list {
-		body, err := s.Body(c.Value("Content-Type"), c.Content)
+		body, err := s.Body(c.Value("Content-Type"), c.Content, words(c))
 		if err != nil {
 			return nil, fmt.Errorf("scrub capture %s: %w", c.Name, err)
 		}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -50,36 +50,34 @@ func (p place) within(name string) int {
 
 var (
 	protocolWord = regexp.MustCompile(`^(/?[a-z][a-z0-9_./-]{0,79}|[0-9.]{1,5})$`)
-	protocolName = regexp.MustCompile(`^(type|subtype|object|specversion|provider|channel_type|callback_type|is_enterprise_install|ssl_check|response_type)$`)
+	anyKind      = regexp.MustCompile(`^(type|object|specversion)$`)
 )
 
-// protocol reports whether a text says what kind of thing its container is, in the vendor's own words.
-func (p place) protocol(value string) bool {
-	if p.within("metadata")+p.within("attributes") > 0 || !protocolWord.MatchString(value) {
+// kind reports whether a text names the kind of its container, in the vendor's own words.
+func (w Words) kind(text string, p place) bool {
+	if p.within("metadata")+p.within("attributes") > 0 || !protocolWord.MatchString(text) {
 		return false
 	}
-	// A notification's source is a path of the vendor's: /google/emails/realtime.
-	return protocolName.MatchString(p.name()) || len(p) == 1 && p.name() == "source" && value[0] == '/'
+	if anyKind.MatchString(p.name()) || slices.Contains(w.Kinds, p.name()) {
+		return true
+	}
+	return len(p) == 1 && p.name() == "source" && text[0] == '/' // as CloudEvents have it: /google/emails/realtime
 }
 
-// chosen reports whether the name of a member here is a person's word and not the vendor's: the members of
-// metadata (but for Slack's event_type and event_payload), and the blocks and fields in the values of a form.
-func (p place) chosen() bool {
+// chosen reports whether the name of a member is a person's word and not the vendor's: the members of metadata, and the
+// blocks and fields in the values of a form.
+func (w Words) chosen(p place) bool {
 	up := p.within("values")
-	return up == 1 || up == 2 || p.within("metadata") == 1 && !strings.HasPrefix(p.name(), "event_")
+	return up == 1 || up == 2 || p.within("metadata") == 1 && !slices.Contains(w.Metadata, p.name())
 }
 
-// editJSON calls edit for each string value of a JSON text, and for the member names that people choose,
-// and returns the text with the results in their places. All else stays byte for byte.
-func editJSON(text []byte, edit func(string, place) string) ([]byte, error) {
+// editJSON calls edit for each string value and member's name of a JSON text, and returns the text with the results in their places. All else stays byte for byte.
+func editJSON(text []byte, edit editing) ([]byte, error) {
 	out := make([]byte, 0, len(text))
 	copied := 0
 	err := stringsOf(text, func(start, end int, at place, name bool) {
-		if name && !at.chosen() {
-			return
-		}
 		units := unitsOf(text[start:end])
-		edited := []rune(edit(textOf(units), at))
+		edited := []rune(edit(textOf(units), at, name))
 		out = append(out, text[copied:start]...)
 		out = appendUnits(out, units, edited)
 		copied = end

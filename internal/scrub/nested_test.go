@@ -10,7 +10,7 @@ func TestNestedCompressionIsBounded(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"token":"xoxb","a":"b"}`)
 	for depth := 0; depth < 5; depth++ {
-		_, err := New().Body("application/json", body)
+		_, err := New().Body("application/json", body, Words{})
 		if depth <= maxNested && err != nil || depth > maxNested && !errors.Is(err, ErrNoText) {
 			t.Errorf("compressed %d times: %v", depth, err)
 		}

@@ -34,6 +34,16 @@ const maxInflated = 64 << 20
 // maxNested is how often a body may be compressed. A gzip file can be its own content, without end.
 const maxNested = 2
 
+// Words are what of a vendor's bodies is the vendor's own word and not a person's: it stays. A value that names a kind
+// stays as type, object and specversion do for every vendor: if it is short, in lower case, and not in metadata.
+type Words struct {
+	Kinds    []string // members and fields whose values name a kind
+	Metadata []string // members of metadata whose names stay
+}
+
+// editing returns what takes the place of a text, or of a member's name.
+type editing func(text string, at place, name bool) string
+
 // Scrubber replaces texts. Bodies that belong together take one Scrubber, so that what is equal in them
 // stays equal: first Learn each, then Body each. Its key is random and lies nowhere, so that nobody can try
 // what a stand-in stands for. It is not safe for concurrent use.
@@ -57,33 +67,36 @@ func newScrubber(key []byte) *Scrubber {
 func (s *Scrubber) Kept() []string { return slices.Sorted(maps.Keys(s.kept)) }
 
 // Learn reads the texts of a body that Body will be called for.
-func (s *Scrubber) Learn(contentType string, body []byte) error {
-	_, err := s.through(contentType, body, 0, func(value string, _ place) string {
-		s.learn(value)
-		return value
+func (s *Scrubber) Learn(contentType string, body []byte, words Words) error {
+	_, err := s.through(contentType, body, 0, func(text string, at place, name bool) string {
+		if !name || words.chosen(at) {
+			s.learn(text)
+		}
+		return text
 	})
 	return err
 }
 
 // Body returns the body with a stand-in for every text in it. A compressed one is compressed anew.
-func (s *Scrubber) Body(contentType string, body []byte) ([]byte, error) {
-	return s.through(contentType, body, 0, s.replace)
+func (s *Scrubber) Body(contentType string, body []byte, words Words) ([]byte, error) {
+	return s.through(contentType, body, 0, func(text string, at place, name bool) string {
+		switch {
+		case name && !words.chosen(at):
+			return text
+		case words.kind(text, at):
+			s.kept[at.name()+"="+text] = true
+			return text
+		default:
+			return s.standIn(text)
+		}
+	})
 }
 
 // Text returns the stand-in of a text that is not part of a body: a pinned identity, a query's value.
 func (s *Scrubber) Text(text string) string { return s.standIn(text) }
 
-// replace is the stand-in of a text in its place.
-func (s *Scrubber) replace(value string, at place) string {
-	if at.protocol(value) {
-		s.kept[at.name()+"="+value] = true
-		return value
-	}
-	return s.standIn(value)
-}
-
 // through calls edit for each text of a body and returns the body that results.
-func (s *Scrubber) through(contentType string, body []byte, depth int, edit func(string, place) string) ([]byte, error) {
+func (s *Scrubber) through(contentType string, body []byte, depth int, edit editing) ([]byte, error) {
 	if len(body) == 0 {
 		return body, nil
 	}
@@ -150,7 +163,7 @@ func deflate(plain []byte) ([]byte, error) {
 }
 
 // editForm edits the values of a form. A value that is JSON is edited inside.
-func editForm(body []byte, edit func(string, place) string) ([]byte, error) {
+func editForm(body []byte, edit editing) ([]byte, error) {
 	fields := strings.Split(string(body), "&")
 	for i, field := range fields {
 		name, raw, ok := strings.Cut(field, "=")
@@ -162,7 +175,7 @@ func editForm(body []byte, edit func(string, place) string) ([]byte, error) {
 		if inner, err := editJSON([]byte(value), edit); err == nil && looksLikeJSON([]byte(value)) {
 			edited = string(inner)
 		} else {
-			edited = edit(value, place{{name: name}})
+			edited = edit(value, place{{name: name}}, false)
 		}
 		if edited != value {
 			fields[i] = name + "=" + url.QueryEscape(edited)

@@ -34,6 +34,7 @@ var (
 	_ providers.Sampler    = (*Provider)(nil)
 	_ providers.Batcher    = (*Provider)(nil)
 	_ providers.Retainer   = (*Provider)(nil)
+	_ providers.Worded     = (*Provider)(nil)
 )
 
 // New returns the provider, which is ready.

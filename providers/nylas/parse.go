@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"webhook-gateway/internal/canonical"
+	"webhook-gateway/internal/scrub"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
 )
@@ -116,3 +117,6 @@ func deltaID(kind, object string, date canonical.Value, account string) string {
 	}
 	return "delta:" + hex.EncodeToString(h.Sum(nil))
 }
+
+// Words keeps the kind of mailbox behind a grant.
+func (*Provider) Words() scrub.Words { return scrub.Words{Kinds: []string{"provider"}} }

@@ -3,6 +3,8 @@ package slack
 import (
 	"bytes"
 	"regexp"
+
+	"webhook-gateway/internal/scrub"
 )
 
 // The token of a workflow's function, in JSON and in the payload of a form.
@@ -23,4 +25,12 @@ func redact(body []byte) []byte {
 		return functionToken.ReplaceAll(body, []byte("$1"))
 	}
 	return encodedFunctionToken.ReplaceAll(functionToken.ReplaceAll(body, []byte("$1")), []byte("$1"))
+}
+
+// Words keeps what tells one kind of event, interaction or command from another.
+func (*Provider) Words() scrub.Words {
+	return scrub.Words{
+		Kinds:    []string{"subtype", "channel_type", "callback_type", "is_enterprise_install", "ssl_check", "response_type"},
+		Metadata: []string{"event_type", "event_payload"},
+	}
 }

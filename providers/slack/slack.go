@@ -25,6 +25,7 @@ var (
 	_ providers.Signer     = (*Provider)(nil)
 	_ providers.Sampler    = (*Provider)(nil)
 	_ providers.Retainer   = (*Provider)(nil)
+	_ providers.Worded     = (*Provider)(nil)
 )
 
 // New returns the provider, which is ready.

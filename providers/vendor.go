@@ -46,3 +46,17 @@ type Batcher interface {
 type Worded interface {
 	Words() scrub.Words
 }
+
+// Tester is a Provider that signs the events of its test button with a public secret. The secret verifies only where it
+// is registered.
+type Tester interface {
+	TestSecret() string
+}
+
+// Retainer is a Provider whose repeats end sooner or later than those of most vendors. Without it, the keys of
+// deliveries are remembered for 7 days.
+type Retainer interface {
+	// Retention is how long the key of a delivery is remembered. It is positive, constant, and outlasts the vendor's
+	// last repeat.
+	Retention() time.Duration
+}

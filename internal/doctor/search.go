@@ -20,14 +20,6 @@ const maxPaired = 64 << 10
 // around is how far from the time that is known a signed time is looked for.
 const around = 15 * time.Minute
 
-// testSecret is with what a vendor signs what it sends for a test: public, and good nowhere else.
-func testSecret(vendor string) string {
-	if vendor == "nylas" {
-		return "mock-webhook-secret"
-	}
-	return ""
-}
-
 // searching is one look for what makes a signature fit.
 type searching struct {
 	Case
@@ -192,8 +184,8 @@ func (c Case) secretsLike() []variant {
 	add := func(code Code, text, format string, args ...any) {
 		list = append(list, variant{code, fmt.Sprintf(format, args...), []byte(text)})
 	}
-	if test := testSecret(c.Vendor.Name()); test != "" {
-		add(TestSecret, test, "it was signed with the public secret that %s signs test events with: it is no delivery", c.Vendor.Name())
+	if t, ok := c.Vendor.(providers.Tester); ok {
+		add(TestSecret, t.TestSecret(), "it was signed with the public secret that %s signs test events with: it is no delivery", c.Vendor.Name())
 	}
 	for _, s := range c.Secrets {
 		if bare := strings.TrimSpace(s.Text); bare != s.Text {

@@ -35,6 +35,7 @@ var (
 	_ providers.Batcher    = (*Provider)(nil)
 	_ providers.Retainer   = (*Provider)(nil)
 	_ providers.Worded     = (*Provider)(nil)
+	_ providers.Tester     = (*Provider)(nil)
 )
 
 // New returns the provider, which is ready.
@@ -92,6 +93,9 @@ func sum(secret string, body []byte) []byte {
 	mac.Write(body)
 	return mac.Sum(nil)
 }
+
+// TestSecret signs what Nylas sends to try a URL.
+func (*Provider) TestSecret() string { return "mock-webhook-secret" }
 
 // Challenge answers the GET with which Nylas checks a URL, before it mints the secret: the bare value.
 // What is not one short line of printable ASCII is no challenge.

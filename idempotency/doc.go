@@ -34,10 +34,9 @@
 //	tool.*     30 days  a tool's write, by the step of its job: ToolKey, ToolCallKey
 //	surface.*  1 day    a command that a user gives at a surface: NewKey
 //	http.*     1 day    an API's operation, under the key that its client chose: ClientKey
-//	webhook.*  7 days   a vendor's delivery: DeliveryKey
 //
-// NewScopeFor takes another retention, for a sender whose last repeat comes later, or much sooner. The gateway does so
-// for the vendors it knows.
+// NewScopeFor takes any name and the retention that its sender needs. The gateway makes the scope of each vendor's
+// deliveries this way, and their keys with DeliveryKey.
 //
 // # The schema
 //

@@ -51,7 +51,7 @@ func Example_webhookDoor() {
 	defer end()
 	ctx := context.Background()
 	keys := idempotency.MustService(pool, idempotency.Options{})
-	scope := must(idempotency.NewScope("webhook.nylas"))
+	scope := must(idempotency.NewScopeFor("webhook.nylas", 24*time.Hour))
 	job := uuid.MustParse("0192c1f0-0000-7000-8000-000000000001")
 
 	receive := func(deliveryID, body string) (answer string, err error) {
@@ -233,7 +233,7 @@ func ExampleService_NewEffects() {
 	defer end()
 	ctx := context.Background()
 	keys := idempotency.MustService(pool, idempotency.Options{})
-	scope := must(idempotency.NewScope("webhook.slack"))
+	scope := must(idempotency.NewScopeFor("webhook.slack", 48*time.Hour))
 
 	var items []idempotency.Item
 	var ids []uuid.UUID

@@ -212,8 +212,6 @@ func TestScopeRetention(t *testing.T) {
 	for name, want := range map[string]time.Duration{
 		"tool.email.send":            30 * 24 * time.Hour,
 		"tool.x":                     30 * 24 * time.Hour,
-		"webhook.github":             7 * 24 * time.Hour,
-		"webhook.github.push-eu":     7 * 24 * time.Hour,
 		"surface.saved_search.start": 24 * time.Hour,
 		"http.orders.create":         24 * time.Hour,
 	} {
@@ -222,7 +220,7 @@ func TestScopeRetention(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", name, s.Retention(), err, want)
 		}
 	}
-	for _, name := range []string{"", "tool", "tool.", "webhook", "run.start", "Tool.x", "tool..x", "tool.x\n", "tool.é", "tool." + strings.Repeat("x", 96)} {
+	for _, name := range []string{"", "tool", "tool.", "webhook", "webhook.github", "run.start", "Tool.x", "tool..x", "tool.x\n", "tool.é", "tool." + strings.Repeat("x", 96)} {
 		if s, err := idempotency.NewScope(name); !errors.Is(err, idempotency.ErrScope) || s != (idempotency.Scope{}) {
 			t.Errorf("%q: %+v, %v, want ErrScope", name, s, err)
 		}

@@ -12,18 +12,17 @@ const day = 24 * time.Hour
 // MaxLease is the maximum lease.
 const MaxLease = 30 * day
 
-// retention is how long the keys of a scope, or of all that begin with a prefix, are remembered; 0: no such.
-// It outlasts every repeat that a sender makes, and is a constant: the lease is what a caller chooses.
-func retention(scope string) time.Duration {
-	switch scope {
-	case "tool.":
+// retention is how long the keys of a scope are remembered, by the first part of its name; 0: unknown. It outlasts every
+// repeat that a sender makes, and is a constant: the lease is what a caller chooses.
+func retention(name string) time.Duration {
+	first, _, _ := strings.Cut(name, ".")
+	switch first {
+	case "tool":
 		// A tool's key is the journal of its run, and a run may wait for an approval for as long as
 		// its definition may last: 30 days, for every tool.
 		return 30 * day
-	case "surface.", "http.":
+	case "surface", "http":
 		return day
-	case "webhook.":
-		return 7 * day
 	}
 	return 0
 }
@@ -45,10 +44,6 @@ func NewScope(name string) (Scope, error) {
 		return Scope{}, err
 	}
 	d := retention(name)
-	// The longest prefix that ends in a dot wins.
-	for at := strings.LastIndexByte(name, '.'); d == 0 && at > 0; at = strings.LastIndexByte(name[:at], '.') {
-		d = retention(name[:at+1])
-	}
 	if d == 0 {
 		return Scope{}, fmt.Errorf("%w: %q", ErrScope, name)
 	}

@@ -60,3 +60,14 @@ type Retainer interface {
 	// last repeat.
 	Retention() time.Duration
 }
+
+// Retention returns how long the key of a vendor's delivery is remembered.
+func Retention(p Provider) time.Duration {
+	if r, ok := p.(Retainer); ok {
+		return r.Retention()
+	}
+	return 7 * 24 * time.Hour
+}
+
+// ScopeName returns the name of the idempotency scope of a vendor's deliveries.
+func ScopeName(provider string) string { return "webhook." + provider }

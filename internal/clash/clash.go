@@ -38,7 +38,7 @@ func Find(ctx context.Context, db idempotency.DB, vendor providers.Provider, dro
 	ctx, cancel := context.WithTimeoutCause(ctx, searchTime, errors.New("the inbox was not searched in time"))
 	defer cancel()
 	c := &Clash{Differences: []Difference{}}
-	kept, err := findClaimed(ctx, db, dropped)
+	kept, err := findClaimed(ctx, db, vendor, dropped)
 	switch {
 	case errors.Is(err, feed.ErrNotFound):
 		c.Note = new("the delivery that its key was claimed for is not in the inbox any more")
@@ -55,13 +55,9 @@ func Find(ctx context.Context, db idempotency.DB, vendor providers.Provider, dro
 
 // findClaimed follows the key to its delivery. Keys are forgotten after days: then it searches the days of the inbox in
 // which the key may have been claimed, and takes the latest delivery with the key.
-func findClaimed(ctx context.Context, db idempotency.DB, dropped drops.Kept) (feed.Delivery, error) {
-	scope, err := idempotency.NewScope("webhook." + dropped.Provider)
-	if err != nil {
-		return feed.Delivery{}, err
-	}
+func findClaimed(ctx context.Context, db idempotency.DB, vendor providers.Provider, dropped drops.Kept) (feed.Delivery, error) {
 	inbox := feed.NewReader(db)
-	key, err := idempotency.NewInspector(db).Show(ctx, dropped.OrganizationID, scope.String(), dropped.DeliveryKey)
+	key, err := idempotency.NewInspector(db).Show(ctx, dropped.OrganizationID, providers.ScopeName(dropped.Provider), dropped.DeliveryKey)
 	if err != nil {
 		return feed.Delivery{}, err
 	}
@@ -78,7 +74,7 @@ func findClaimed(ctx context.Context, db idempotency.DB, dropped drops.Kept) (fe
 	var last feed.Delivery
 	for d, err := range inbox.All(ctx, feed.Filter{
 		Organization: dropped.OrganizationID, Provider: dropped.Provider, Keys: []string{dropped.DeliveryKey},
-		StoredFrom:  dropped.StoredAt.Add(-scope.Retention() - time.Hour), // an hour for clocks that differ
+		StoredFrom:  dropped.StoredAt.Add(-providers.Retention(vendor) - time.Hour), // an hour for clocks that differ
 		StoredUntil: dropped.StoredAt,
 	}) {
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"webhook-gateway/idempotency"
+	"webhook-gateway/providers"
 )
 
 type metrics struct {
@@ -47,5 +48,5 @@ func newMetrics(reg prometheus.Registerer, scopes map[string]idempotency.Scope) 
 }
 
 func (m *metrics) claim(provider string, outcome idempotency.Kind) {
-	m.claims.WithLabelValues("webhook."+provider, string(outcome)).Inc()
+	m.claims.WithLabelValues(providers.ScopeName(provider), string(outcome)).Inc()
 }

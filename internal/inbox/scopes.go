@@ -5,18 +5,16 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Scopes returns the idempotency scope of each vendor's deliveries, webhook.<vendor>, by the vendor's name.
+// Scope returns the idempotency scope of a vendor's deliveries.
+func Scope(p providers.Provider) (idempotency.Scope, error) {
+	return idempotency.NewScopeFor(providers.ScopeName(p.Name()), providers.Retention(p))
+}
+
+// Scopes returns the Scope of each vendor, by the vendor's name.
 func Scopes(vendors []providers.Provider) (map[string]idempotency.Scope, error) {
 	scopes := make(map[string]idempotency.Scope, len(vendors))
 	for _, p := range vendors {
-		name := "webhook." + p.Name()
-		var scope idempotency.Scope
-		var err error
-		if r, ok := p.(providers.Retainer); ok {
-			scope, err = idempotency.NewScopeFor(name, r.Retention())
-		} else {
-			scope, err = idempotency.NewScope(name)
-		}
+		scope, err := Scope(p)
 		if err != nil {
 			return nil, err
 		}

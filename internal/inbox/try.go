@@ -29,12 +29,12 @@ const strangeDaysSQL = `
 	SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 	 WHERE i.inhparent = 'agent.webhook_deliveries'::regclass AND NOT pg_has_role(c.relowner, 'USAGE')`
 
-// Try does to the database what a gateway does, and takes it back: it stores a delivery and a drop of the provider,
+// Try does to the database what a gateway does, and takes it back: it stores a delivery and a drop of the vendor,
 // changes and removes rows as the sweep does, and makes a day of the inbox. The error joins everything that
 // cannot be done.
-func Try(ctx context.Context, pool *pgxpool.Pool, provider string) error {
+func Try(ctx context.Context, pool *pgxpool.Pool, vendor providers.Provider) error {
 	var problems []error
-	if err := trySettle(ctx, pool, provider); err != nil {
+	if err := trySettle(ctx, pool, vendor); err != nil {
 		problems = append(problems, fmt.Errorf("a delivery cannot be stored: %w", err))
 	}
 	if err := rolledBack(ctx, pool, func(tx pgx.Tx) error {
@@ -55,8 +55,8 @@ func Try(ctx context.Context, pool *pgxpool.Pool, provider string) error {
 	return errors.Join(problems...)
 }
 
-func trySettle(ctx context.Context, pool *pgxpool.Pool, provider string) error {
-	scope, err := idempotency.NewScope("webhook." + provider)
+func trySettle(ctx context.Context, pool *pgxpool.Pool, vendor providers.Provider) error {
+	scopes, err := Scopes([]providers.Provider{vendor})
 	if err != nil {
 		return err
 	}
@@ -64,12 +64,9 @@ func trySettle(ctx context.Context, pool *pgxpool.Pool, provider string) error {
 	if err != nil {
 		return err
 	}
-	b := &Inbox{
-		pool: pool, keys: keys, limiter: drops.NewLimiter(),
-		scopes: map[string]idempotency.Scope{provider: scope},
-	}
+	b := &Inbox{pool: pool, keys: keys, limiter: drops.NewLimiter(), scopes: scopes}
 	like := newRow(&entry{work: &providers.Work{
-		Request: &providers.Request{Provider: provider, VerifiedBy: jobs.Verifier{Kind: jobs.BySource, ID: uuid.New()}},
+		Request: &providers.Request{Provider: vendor.Name(), VerifiedBy: jobs.Verifier{Kind: jobs.BySource, ID: uuid.New()}},
 		Items:   []providers.Item{{Job: uuid.New(), Organization: uuid.New()}},
 	}}, 0)
 	good, dropped := knownGood(like), knownGood(like)

@@ -73,7 +73,12 @@ func worldOn(t *testing.T, url string, options inbox.Options, edit ...func(*pgxp
 	if _, err := inbox.NewPartitions(w.pool).Ensure(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	scopes := map[string]idempotency.Scope{"slack": idempotency.MustScope("webhook.slack"), "nylas": idempotency.MustScope("webhook.nylas")}
+	scopes := make(map[string]idempotency.Scope)
+	for _, name := range []string{"slack", "nylas"} {
+		if scopes[name], err = idempotency.NewScopeFor("webhook."+name, 24*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.box, err = inbox.New(inbox.Deps{
 		Pool: pool, Keys: idempotency.MustService(pool, idempotency.Options{}), Partitions: partitions,
 		Registerer: w.reg, Scopes: scopes, Log: slog.New(slog.NewTextHandler(w.log, nil)),

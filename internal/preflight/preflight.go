@@ -13,6 +13,7 @@ import (
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/jobs"
 	"webhook-gateway/migrations"
+	"webhook-gateway/providers"
 )
 
 // Target is a database to check.
@@ -68,9 +69,9 @@ func (d *Database) String() string {
 	return text + fmt.Sprintf(", round trip %.1f ms", d.RoundTripMS)
 }
 
-// Try does what serve does to the database, for a delivery of the provider, and rolls it back. It returns what it found,
+// Try does what serve does to the database, for a delivery of the vendor, and rolls it back. It returns what it found,
 // nil where nothing answers. The error joins every problem.
-func Try(ctx context.Context, t Target, provider string) (*Database, error) {
+func Try(ctx context.Context, t Target, vendor providers.Provider) (*Database, error) {
 	server, err := pg.Describe(ctx, t.Pool)
 	if err != nil {
 		return nil, pg.Unavailable(err)
@@ -89,5 +90,5 @@ func Try(ctx context.Context, t Target, provider string) (*Database, error) {
 		return found, pg.Unavailable(err)
 	}
 	_, err = jobs.Read(ctx, t.Pool, t.Keys)
-	return found, errors.Join(err, inbox.Try(ctx, t.Pool, provider))
+	return found, errors.Join(err, inbox.Try(ctx, t.Pool, vendor))
 }

@@ -10,6 +10,7 @@ import (
 	"webhook-gateway/feed"
 	"webhook-gateway/idempotency"
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/inbox"
 	"webhook-gateway/internal/registry"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
@@ -68,7 +69,7 @@ func (d *Database) refs(c *Case) map[string]keyed {
 	if c.altered() || c.want.Outcomes[capture.Accepted]+c.want.Outcomes[string(drops.Duplicate)] == 0 {
 		return nil
 	}
-	scope, err := idempotency.NewScope("webhook." + c.Capture.Provider)
+	scope, err := inbox.Scope(d.vendors[c.Capture.Provider])
 	if err != nil {
 		return nil
 	}

@@ -41,7 +41,7 @@ func newBench(ctx context.Context, o options, w *world.World) (*bench, error) {
 	if b.bin, err = devdb.Find(ctx); err != nil {
 		return nil, err
 	}
-	if b.scope, err = idempotency.NewScope("webhook.nylas"); err != nil {
+	if b.scope, err = idempotency.NewScopeFor("webhook.nylas", 24*time.Hour); err != nil {
 		return nil, err
 	}
 	if b.hash, err = idempotency.ParseHash(hashText); err != nil {

@@ -93,7 +93,7 @@ func leavesOf(body []byte) map[string]string {
 			if len(values) > 1 {
 				path += "[" + strconv.Itoa(i) + "]"
 			}
-			// Slack puts a JSON document into a form's field.
+			// A JSON document may be in a field of a form.
 			if value, err := decode([]byte(text)); err == nil && text != "" && (text[0] == '{' || text[0] == '[') {
 				walk(leaves, path, value)
 			} else {

@@ -23,7 +23,7 @@ type File map[string]Entry
 
 // Entry is a source or a job in a file of secrets.
 type Entry struct {
-	Path   string `yaml:"path"` // like /webhooks/slack/sources/main
+	Path   string `yaml:"path"` // like /webhooks/VENDOR/sources/main
 	Secret string `yaml:"secret"`
 }
 

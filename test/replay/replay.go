@@ -30,7 +30,13 @@ func Vendors() []providers.Provider { return []providers.Provider{nylas.New(), s
 
 // Signers sign as the vendors do.
 func Signers() map[string]Signer {
-	return map[string]Signer{"nylas": nylas.New().Sign, "slack": slack.New().Sign}
+	list := make(map[string]Signer)
+	for _, v := range Vendors() {
+		if s, ok := v.(providers.Signer); ok {
+			list[v.Name()] = s.Sign
+		}
+	}
+	return list
 }
 
 // Load reads every capture in and below the paths. A test whose captures are not right fails.

@@ -28,7 +28,7 @@ const (
 )
 
 // errNotRefreshed is the error of Refresh if nothing newer could be read.
-var errNotRefreshed = errors.New("sources and jobs could not be read anew")
+var errNotRefreshed = errors.New("sources and jobs could not be read again")
 
 // freshness is the state shared by waiters and the one goroutine that reads.
 type freshness struct {

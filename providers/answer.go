@@ -20,31 +20,31 @@ type requestState struct {
 	c        echo.Context
 	provider string
 	arrived  time.Time
-	deadline time.Time // when the vendor is answered at the latest; known once the body is whole
+	deadline time.Time // the latest time to answer; set once the body is whole
 	target   Target
 	body     []byte // what was read of it
 	intake   intake // what the budget is charged for it
 	bytes    int
 	verifier jobs.Verifier // once verified
-	request  *Request      // once it is known to be no handshake
+	request  *Request      // nil for a handshake
 	items    []Item
 	endings  []Ending
 	note     string
-	trouble  error // what kept its deliveries from being settled, if that is known
-	// turnedAway: there was no room to find out what the request carries
+	trouble  error // why its deliveries could not be settled, if known
+	// turnedAway: the deliveries of the request were not looked at.
 	turnedAway bool
 }
 
-// settleContext is for everything that the vendor waits for. It ends at the deadline, not when the vendor hangs up.
+// settleContext bounds everything that the vendor waits for. It ends at the deadline, not when the vendor hangs up.
 func (x *requestState) settleContext() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.WithoutCancel(x.c.Request().Context()), x.deadline)
 }
 
-// retryAfter is what a 503 asks for, in seconds. Vendors have schedules of their own; proxies may listen.
+// retryAfter is the Retry-After of a 503, in seconds. Vendors follow their own schedules; proxies may heed it.
 const retryAfter = "1"
 
-// refuse is the one place that turns a reason not to accept a request into a status. A status tells the
-// vendor what to do: 401 do not repeat, 503 try again. Never 500: Nylas does not repeat one.
+// refuse is the one place that turns the reason for a refusal into a status. A status tells the vendor what to do:
+// 401 do not repeat, 503 try again. It is never 500, which Nylas does not repeat.
 func (r *Receiver) refuse(x *requestState, err error) error {
 	status, reason := http.StatusServiceUnavailable, rejectedUnconfirmed
 	switch {
@@ -76,8 +76,8 @@ func (r *Receiver) handshake(x *requestState, text string) error {
 	return r.answer(x, http.StatusOK, outcomeHandshake, text)
 }
 
-// noDelivery refuses a signed check of the URL that has nothing to be answered with. No repeat would change
-// that, and nothing of it is kept.
+// noDelivery refuses a signed check of the URL that has no challenge to answer. A repeat would not change that, and
+// nothing of it is kept.
 func (r *Receiver) noDelivery(x *requestState) error {
 	x.note, x.turnedAway = "a check of the URL without a challenge", true
 	return r.answer(x, http.StatusBadRequest, outcomeRejected, "")
@@ -89,7 +89,7 @@ func (r *Receiver) unsettled(x *requestState, note string) error {
 	return r.answer(x, http.StatusServiceUnavailable, outcomeFailed, "")
 }
 
-// ack says that the request is in the vendor's past. The body is empty: Slack shows one to people.
+// ack acknowledges the request. The body is empty: Slack shows a body to people.
 func (r *Receiver) ack(x *requestState) error {
 	outcome := outcomeDropped
 	for _, ending := range x.endings {
@@ -122,14 +122,14 @@ func (r *Receiver) answer(x *requestState, status int, out outcome, text string)
 		r.observe(x, status, out, text)
 	}
 	if x.intake.cut {
-		panic(http.ErrAbortHandler) // a connection that is answered stays open for a while
+		panic(http.ErrAbortHandler) // otherwise the connection stays open for a while
 	}
 	return nil
 }
 
-// logLine writes the one line of a request. Nothing on it comes from a body but the delivery's id. It is
-// made without slog's helpers, which look for the caller of each line, and without reflection: for a
-// duplicate both would cost more than the rest of the line.
+// logLine writes the one line of a request. Its only text from a body is the delivery's id. It avoids reflection and
+// slog's helpers, which look up the caller of each line: for a duplicate both would cost more than the rest of the
+// line.
 func (r *Receiver) logLine(x *requestState, status int, out outcome, took time.Duration) {
 	ctx, level := x.c.Request().Context(), slog.LevelInfo
 	if out == outcomeFailed {
@@ -189,11 +189,11 @@ func (x *requestState) logAttrs() []slog.Attr {
 	return attrs
 }
 
-// closeAfter has the server close the connection after the answer.
+// closeAfter makes the server close the connection after the answer.
 func closeAfter(c echo.Context) { c.Response().Header().Set("Connection", "close") }
 
-// giveUp has the server answer without the rest of the body, and close the connection soon after. It would wait for
-// the rest otherwise; what is on its way is still read, so that the client can read the answer.
+// giveUp makes the server answer without waiting for the rest of the body, and close the connection soon after. What
+// is on its way is still read, so that the client can read the answer.
 func giveUp(c echo.Context) {
 	closeAfter(c)
 	setReadDeadline(c.Response(), time.Now().Add(500*time.Millisecond))
@@ -215,7 +215,7 @@ func head(s string, n int) string {
 	return s
 }
 
-// panicType tells a panic's kind without its text, which may quote a request.
+// panicType returns a panic's type without its text, which may quote a request.
 func panicType(p any) string { return fmt.Sprintf("%T", p) }
 
 func stack() string { return string(debug.Stack()) }

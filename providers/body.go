@@ -16,12 +16,12 @@ var (
 	errOverBudget = errors.New("bodies of all requests are over the budget")
 )
 
-// smallBody is up to how many bytes a body may use the share that is kept for small ones.
+// smallBody is the size in bytes up to which a body may use the share that is kept for small ones.
 const smallBody = 64 << 10
 
-// budget bounds the memory of all request bodies at once. A quarter of it is kept for small bodies. When there is
-// not enough, the body that has been arriving for longest gives way: an honest body arrives within milliseconds,
-// so one that stalls is older than all honest ones.
+// budget bounds the memory of all request bodies at once. A quarter of it is kept for small bodies. When the rest is
+// used up, the body that has been arriving for longest is evicted: an honest body arrives within milliseconds, so a
+// stalled one is older than all honest ones.
 type budget struct {
 	mu          sync.Mutex
 	left        int64
@@ -39,8 +39,8 @@ type intake struct {
 	held     int64
 	arriving bool
 	evicted  bool
-	cut      bool // its connection is wanted as well
-	partial  bool // some of the body may still be on its way
+	cut      bool // its connection is closed as well
+	partial  bool // part of the body may not have been read yet
 
 	before, after *intake
 }
@@ -72,7 +72,8 @@ func (b *budget) unlink(in *intake) {
 	in.arriving, in.before, in.after = false, nil, nil
 }
 
-// grow charges further bytes to a body that is arriving; false when there are none, or when it had to give way.
+// grow charges further bytes to a body that is arriving. It returns false when there are none, or when the body was
+// evicted.
 func (in *intake) grow(n int64) bool {
 	b := in.budget
 	b.mu.Lock()
@@ -98,7 +99,7 @@ func (in *intake) grow(n int64) bool {
 	return true
 }
 
-// evict gives what a body holds to others, and ends its reading.
+// evict frees what a body holds, and ends its reading.
 func (b *budget) evict(in *intake) {
 	b.unlink(in)
 	in.evicted = true
@@ -107,7 +108,8 @@ func (b *budget) evict(in *intake) {
 	setReadDeadline(in.w, time.Unix(1, 0))
 }
 
-// cutOldest makes the oldest body that is still arriving give way with its connection, if it came before a time.
+// cutOldest evicts the body that has been arriving for longest and closes its connection, if it came before a time.
+// It reports whether it did.
 func (b *budget) cutOldest(before time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,7 +121,8 @@ func (b *budget) cutOldest(before time.Time) bool {
 	return true
 }
 
-// whole says that the body has arrived and keeps what it holds until release; false when it had to give way.
+// whole records that the body has arrived, and keeps its charge until release. It returns false when the body was
+// evicted.
 func (in *intake) whole() bool {
 	in.budget.mu.Lock()
 	defer in.budget.mu.Unlock()
@@ -127,7 +130,7 @@ func (in *intake) whole() bool {
 	return !in.evicted
 }
 
-// release gives back what the body holds.
+// release gives back what the body was charged.
 func (in *intake) release() {
 	in.budget.mu.Lock()
 	defer in.budget.mu.Unlock()
@@ -136,17 +139,17 @@ func (in *intake) release() {
 	in.held = 0
 }
 
-// setReadDeadline sets until when the rest of a request may arrive; zero: there is no rest. It is set before
-// anything is refused and lifted only once the body is whole: the server reads what is left of a body that
-// is not wanted before it answers, and would wait for ever for a client that sends no more.
+// setReadDeadline sets when the rest of a request must have arrived; zero removes the deadline. It is set before
+// anything is refused and removed only once the body is whole: before it answers, the server reads the rest of an
+// unwanted body, and would wait for ever for a client that sends no more.
 func setReadDeadline(w http.ResponseWriter, until time.Time) {
 	// A writer that cannot set a deadline is a test's recorder: its body is in memory already.
 	_ = http.NewResponseController(w).SetReadDeadline(until)
 }
 
-// read reads a body of at most limit bytes. Its memory is charged as it is needed, so that a request that
-// promises much and sends little takes little. The caller releases it, also after an error. The connection's
-// read deadline bounds the time; see setReadDeadline.
+// read reads a body of at most limit bytes. Memory is charged as it is needed, so that a request that promises much
+// and sends little uses little. The caller calls release, also after an error. The connection's read deadline bounds
+// the time; see setReadDeadline.
 func (in *intake) read(req *http.Request, limit int64) ([]byte, error) {
 	if req.ContentLength > limit {
 		return nil, errTooLarge
@@ -157,7 +160,7 @@ func (in *intake) read(req *http.Request, limit int64) ([]byte, error) {
 	}
 	const first = 16 << 10
 	var body []byte
-	size := min(most, first) + 1 // a byte more, to see the end
+	size := min(most, first) + 1 // one byte more, to see the end
 	for {
 		if len(body) == cap(body) {
 			if !in.grow(size - int64(cap(body))) {
@@ -186,7 +189,7 @@ func (in *intake) read(req *http.Request, limit int64) ([]byte, error) {
 	}
 }
 
-// broken is why a body has not arrived whole.
+// broken returns why a body did not arrive whole.
 func (in *intake) broken(err error) error {
 	switch {
 	case !in.whole():

@@ -15,9 +15,9 @@ import (
 // ErrOverloaded says that the Settler's queue is full, or that the gate has no room for a large body.
 var ErrOverloaded = errors.New("no room for another request")
 
-// ErrUnconfirmed says that a delivery belongs to an unknown job, or to another one than it was sent to, and that the
-// sources and jobs could not be read anew to confirm it.
-var ErrUnconfirmed = errors.New("sources and jobs could not be read anew")
+// ErrUnconfirmed says that a delivery names an unknown job, or belongs to another job than the URL's, and that a new
+// read of the sources and jobs, which could confirm it, failed.
+var ErrUnconfirmed = errors.New("sources and jobs could not be read again")
 
 // Settler gives every delivery of a request its ending, durably.
 type Settler interface {
@@ -33,9 +33,9 @@ type Settler interface {
 type Work struct {
 	Request *Request
 	Items   []Item
-	// Deadline ends the attempts to settle it. What is not settled by then has failed.
+	// Deadline ends the attempts to settle the work. What is not settled by then has failed.
 	Deadline time.Time
-	// Rehash computes a delivery's fingerprint by another method than that of its Hash; see Gate.Rehash.
+	// Rehash computes a delivery's fingerprint by another method; see Gate.Rehash.
 	Rehash Rehash
 
 	trouble atomic.Pointer[error]
@@ -52,30 +52,30 @@ func (w *Work) Trouble() error {
 	return nil
 }
 
-// Rehash is what a Settler asks for a fingerprint that an older key may have.
+// Rehash gives a Settler the fingerprint by which an older key was stored.
 type Rehash interface {
 	Rehash(ctx context.Context, req *Request, position int, method string) (hash string, known bool)
 }
 
-// Item is one delivery of a request, resolved: it has a job to be claimed for, or a reason to be dropped.
+// Item is one resolved delivery of a request: it has a job to be claimed for, or a reason to be dropped.
 type Item struct {
 	Delivery
 	Position     int       // its place in the request
-	Job          uuid.UUID // zero where none is known
+	Job          uuid.UUID // zero if not known
 	Organization uuid.UUID // the job's
 	Reason       drops.Reason
-	Detail       string // our own words on the reason, for the kept drop
+	Detail       string // explains the reason, for the kept drop
 }
 
 // Ending is how a delivery ended: kept, dropped for a reason, or failed.
 type Ending = drops.Ending
 
-// Directory holds the sources and jobs that are known. It is safe for concurrent use.
+// Directory holds the known sources and jobs. It is safe for concurrent use.
 type Directory interface {
 	// Current returns the newest snapshot. It never waits.
 	Current() *jobs.Snapshot
-	// Refresh returns nil once the current snapshot comes from a read that began after since, or the reason why there
-	// is none.
+	// Refresh returns nil once the current snapshot comes from a read that began after since, or else why there is
+	// none.
 	Refresh(ctx context.Context, since time.Time) error
 }
 
@@ -87,11 +87,11 @@ type Gate struct {
 	settler     Settler
 	ledger      *drops.Ledger
 	maxInflated int64
-	room        *room // for large bodies that are being taken apart
+	room        *room // for large bodies that are being parsed
 }
 
-// NewGate returns a gate for the providers given. maxInflated bounds, in bytes, what a compressed body may
-// become.
+// NewGate returns a gate for these providers. maxInflated is the largest size in bytes that a compressed body may
+// inflate to.
 func NewGate(list []Provider, directory Directory, settler Settler, ledger *drops.Ledger, maxInflated int64) *Gate {
 	byName := make(map[string]Provider, len(list))
 	for _, p := range list {
@@ -105,8 +105,8 @@ func NewGate(list []Provider, directory Directory, settler Settler, ledger *drop
 
 // Admission is a request on its way through the gate.
 type Admission struct {
-	Items []Item // none of a request that was turned away before its body was read
-	// Ended is closed once Endings may be read: one an item. They are counted before that.
+	Items []Item // none if the request was turned away before its body was parsed
+	// Ended is closed once Endings may be read, one for each item. They are counted before that.
 	Ended   chan struct{}
 	Endings []Ending
 	work    *Work
@@ -120,17 +120,17 @@ func (a *Admission) Trouble() error {
 	return a.work.Trouble()
 }
 
-// Admit takes a request that the vendor has just sent to its endings. It answers ErrOverloaded when the
-// settler has no room, or when there was none to take a large body apart until ctx ended, and ErrUnconfirmed
-// when a drop would rest on what may have changed; the deliveries are then counted as failed, a body that was not
-// read for it as one. It answers ErrNoDelivery, and counts nothing, when the vendor only checks the URL. The caller
-// may stop waiting for the endings at any time: they are counted when the settler knows them.
+// Admit takes a request that the vendor has just sent to its endings. It returns ErrOverloaded when the settler is
+// full, or when a large body found no room before ctx ended, and ErrUnconfirmed when a drop would rest on outdated
+// sources and jobs. The deliveries then count as failed; an unparsed body counts as one. It returns ErrNoDelivery,
+// and counts nothing, when the vendor only checks the URL. The caller may stop waiting for the endings at any time:
+// they are counted when the settler reports them.
 func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Admission, error) {
 	if g.settler.Full() {
 		return g.turnAway(req)
 	}
 	body, leave, err := g.unpack(ctx, req)
-	defer leave() // once the settler bounds what was made of the body
+	defer leave() // after the settler has taken the deliveries, whose size it bounds
 	if errors.Is(err, ErrOverloaded) {
 		return g.turnAway(req)
 	}
@@ -147,7 +147,7 @@ func (g *Gate) Admit(ctx context.Context, req *Request, deadline time.Time) (*Ad
 	return g.settle(req, items, deadline)
 }
 
-// turnAway refuses a request before its body is read.
+// turnAway refuses a request before its body is parsed.
 func (g *Gate) turnAway(req *Request) (*Admission, error) {
 	g.ledger.Receive(req.Provider, 1)
 	g.ledger.Fail(req.Provider, 1)
@@ -155,7 +155,7 @@ func (g *Gate) turnAway(req *Request) (*Admission, error) {
 }
 
 // Recover settles deliveries that were dropped earlier: all or some of the items that Read returns for their request.
-// They are counted as recovered and not as received. Otherwise it is like Admit.
+// They count as recovered, not as received. Otherwise it is like Admit.
 func (g *Gate) Recover(req *Request, items []Item, deadline time.Time) (*Admission, error) {
 	g.ledger.Recover(req.Provider, len(items))
 	return g.settle(req, items, deadline)
@@ -189,8 +189,8 @@ func (g *Gate) settle(req *Request, items []Item, deadline time.Time) (*Admissio
 	return a, nil
 }
 
-// resolveAll finds each item's job. That an item belongs to an unknown job, or to another one, may be outdated: before
-// anything is dropped for it, the directory is read once more, as of the request's arrival.
+// resolveAll finds each item's job. The snapshot may be outdated: before an item is dropped for an unknown or
+// mismatched job, the directory is read once more, as of the request's arrival.
 func (g *Gate) resolveAll(ctx context.Context, req *Request, items []Item) ([]Item, error) {
 	if !g.resolveEach(req, items) {
 		return items, nil

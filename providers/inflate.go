@@ -15,13 +15,13 @@ var (
 	errInflated = fmt.Errorf("%w: larger than the limit once inflated", ErrMalformed)
 )
 
-// maxLayers is how often a body may be compressed: by the vendor, and once more by what stands between.
+// maxLayers is how often a body may be compressed: by the vendor, and once more by a proxy.
 const maxLayers = 2
 
-// Inflate undoes a content encoding, after the bytes of the wire were verified. No layer is inflated to more
-// than limit bytes, so that a small body cannot become a large one; of a body that is larger, the bytes up to
-// limit and one more are returned with the error. codings is what the body's bytes are compressed with: empty,
-// or gzip once for each layer. The header may say more: a body that is no gzip is read as it is.
+// Inflate undoes a content encoding, after the bytes of the wire were verified. It inflates no layer to more than
+// limit bytes, so that a small body cannot become a large one; for a larger body it returns the first limit+1 bytes
+// with the error. codings is what the body's bytes are really compressed with: empty, or gzip once for each layer.
+// The header may claim more: a body that is not gzip is returned as it is.
 func Inflate(encoding string, body []byte, limit int64) (plain []byte, codings string, err error) {
 	layers, err := gzipLayers(encoding)
 	if err != nil {
@@ -40,8 +40,8 @@ func Inflate(encoding string, body []byte, limit int64) (plain []byte, codings s
 	return body, strings.Join(undone, ", "), nil
 }
 
-// Readable returns a body for people: without its content encoding, or as it came where that cannot be undone. whole
-// is false for more than limit bytes, of which it returns one more at least.
+// Readable returns a body for people: without its content encoding, or unchanged where that cannot be undone. whole
+// is false when the body has more than limit bytes; at least limit+1 of them are returned then.
 func Readable(encoding string, wire []byte, limit int) (body []byte, whole bool) {
 	body, _, err := Inflate(encoding, wire, int64(limit))
 	if err != nil && !TooLarge(err) {
@@ -50,8 +50,8 @@ func Readable(encoding string, wire []byte, limit int) (body []byte, whole bool)
 	return body, len(body) <= limit
 }
 
-// gzipLayers reads the value of Content-Encoding, which is a list. A name that is no coding at all, as of a
-// charset, changes nothing.
+// gzipLayers reads the value of Content-Encoding, which is a list. A name that is not a coding, such as a charset,
+// changes nothing.
 func gzipLayers(encoding string) (layers int, err error) {
 	for coding := range strings.SplitSeq(encoding, ",") {
 		switch strings.ToLower(strings.TrimSpace(coding)) {
@@ -67,13 +67,13 @@ func gzipLayers(encoding string) (layers int, err error) {
 	return layers, nil
 }
 
-// Compressed reports whether a Content-Encoding says that the body is compressed, in whatever way.
+// Compressed reports whether a Content-Encoding says that the body is compressed, by any method.
 func Compressed(encoding string) bool {
 	layers, err := gzipLayers(encoding)
 	return err != nil || layers > 0
 }
 
-// malformedGzip makes an error of gunzip a reason to drop the request as malformed.
+// malformedGzip turns an error of gunzip into a reason to drop the request as malformed.
 func malformedGzip(err error) error {
 	switch {
 	case errors.Is(err, gunzip.ErrTooLarge):

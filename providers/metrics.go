@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// outcome is what became of a request, as a label.
+// outcome is how a request ended, as a label.
 type outcome string
 
 const (
@@ -20,7 +20,7 @@ const (
 	outcomeFailed    outcome = "failed"
 )
 
-// rejection is why a request proved nothing, as a label.
+// rejection is why a request was not verified, as a label.
 type rejection string
 
 const (
@@ -61,7 +61,7 @@ func newMetrics(reg prometheus.Registerer, list []Provider) *metrics {
 		ack: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "gateway_ack_duration_seconds",
 			Help: "Time from a request's arrival to its answer. Slack waits 3 s, Nylas 10 s; the aim is 1 s.",
-			// 1 is the aim, 3 and 10 are the vendors' limits: each must be a bucket's edge.
+			// 1 is the aim, 3 and 10 are the vendors' limits: each must be the edge of a bucket.
 			Buckets: []float64{.001, .0025, .005, .01, .015, .025, .04, .05, .1, .25, .5, 1, 2, 3, 5, 10},
 		}, []string{"provider", "outcome"}),
 		verifies: f.NewCounterVec(prometheus.CounterOpts{
@@ -75,7 +75,8 @@ func newMetrics(reg prometheus.Registerer, list []Provider) *metrics {
 	return m
 }
 
-// initSeries creates every series of a provider at zero: increase() does not see one that begins at 1.
+// initSeries creates every series of a provider at zero: increase() misses the first event of a series that begins at
+// 1.
 func (m *metrics) initSeries(provider string) {
 	for _, reason := range []rejection{
 		rejectedUnsigned, rejectedMismatch, rejectedStale, rejectedTooLarge,

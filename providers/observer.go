@@ -7,35 +7,35 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// Observer is shown each POST whose signature was looked at, with what became of it, after the answer was
-// written; none that there was no room to read. It is called on the request's own goroutine and must not wait for anything: the connection takes
-// the vendor's next request only afterwards.
+// Observer sees each POST whose signature was checked, and how it ended, after the answer was written; not one that
+// was turned away for lack of room. It is called on the request's own goroutine and must not block: the connection
+// takes the vendor's next request only afterwards.
 type Observer interface {
-	// WantsRefused reports whether a request that is refused before its body is read should have it read
-	// all the same, up to MaxProbe bytes.
+	// WantsRefused reports whether the body of a request that is refused by its headers should be read all the same,
+	// up to MaxProbe bytes.
 	WantsRefused() bool
-	// Observe may keep what it is given, and changes nothing of it.
+	// Observe may keep its argument, but must not change it.
 	Observe(o Observation)
 }
 
-// Observation is one request and what became of it.
+// Observation is one request and how it ended.
 type Observation struct {
 	Provider   string
 	Target     Target
-	URI        string // path and query as they were called
+	URI        string // path and query as received
 	Header     http.Header
-	Body       []byte // as a delivery keeps it: the bytes of the wire; of a refused request perhaps not all
+	Body       []byte // as a delivery keeps it: the bytes of the wire; may be cut short for a refused request
 	ReceivedAt time.Time
-	VerifiedBy jobs.Verifier // zero: it was refused, and anybody may have sent it
-	Items      []Item        // none of a handshake
-	Endings    []Ending      // one an item; none when the vendor is asked to come again
+	VerifiedBy jobs.Verifier // zero for a refused request: anybody may have sent it
+	Items      []Item        // none for a handshake
+	Endings    []Ending      // one for each item; none when the vendor is asked to send again
 	Status     int
 	Answer     string // the body of the answer
 	Note       string // why it was refused
 }
 
-// observe shows a request to the observer, but not a probe or a challenge, which is neither verified nor refused, nor a
-// request that was turned away unread.
+// observe shows a request to the observer. It skips a probe or a challenge, which is neither verified nor refused,
+// and a request that was turned away unread.
 func (r *Receiver) observe(x *requestState, status int, out outcome, text string) {
 	verified := x.verifier != jobs.Verifier{}
 	if !verified && out != outcomeRejected || x.turnedAway {
@@ -47,7 +47,7 @@ func (r *Receiver) observe(x *requestState, status int, out outcome, text string
 	}
 	body := x.body
 	if x.request != nil {
-		body = x.request.Body // a credential may be gone from it
+		body = x.request.Body // its credentials may have been removed
 	}
 	r.observer.Observe(Observation{
 		Provider:   x.provider,
@@ -65,12 +65,12 @@ func (r *Receiver) observe(x *requestState, status int, out outcome, text string
 	})
 }
 
-// readForObserver reads the body of a request that is refused for its headers, if the observer wants it. What cannot
-// be read in time is left out. The caller gives its length back to the budget.
+// readForObserver reads the body of a request that is refused by its headers, if the observer wants it. A part that
+// does not arrive in time is left out. The caller releases the intake.
 func (r *Receiver) readForObserver(x *requestState) {
 	if r.observer == nil || x.body != nil || !r.observer.WantsRefused() {
 		return
 	}
-	body, _ := x.intake.read(x.c.Request(), MaxProbe) // it is refused for another reason
+	body, _ := x.intake.read(x.c.Request(), MaxProbe) // the request is refused for another reason
 	x.body = body
 }

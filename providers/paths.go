@@ -14,7 +14,7 @@ func JobPath(provider string, id uuid.UUID) string {
 	return "/webhooks/" + provider + "/" + id.String()
 }
 
-// DropPath is the path of the URL that a drop came to; empty where it is not known.
+// DropPath is the path of the URL that a dropped request called; empty when it is not known.
 func DropPath(k drops.Kept) string {
 	switch {
 	case k.PathSource != "":

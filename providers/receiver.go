@@ -18,13 +18,13 @@ import (
 
 // Limits bound what one request, and all requests together, may take.
 type Limits struct {
-	Body       int64         // bytes of one body on the wire
-	BodyBudget int64         // bytes of all bodies in memory
-	Read       time.Duration // for a body to arrive
-	Settle     time.Duration // from when a body is whole to its answer, at the latest
+	Body       int64         // most bytes of one body on the wire
+	BodyBudget int64         // most bytes of all bodies in memory
+	Read       time.Duration // time for a body to arrive
+	Settle     time.Duration // time from the body's last byte to the answer
 }
 
-// Receiver is the public URL space: it takes bytes to a verified Request, and its endings to a status.
+// Receiver is the public URL space. It turns bytes into a verified Request, and the Request's endings into a status.
 type Receiver struct {
 	providers []Provider
 	directory Directory
@@ -39,14 +39,14 @@ type Receiver struct {
 	observer  Observer
 }
 
-// Deps are where a receiver reports its work.
+// Deps are what a receiver reports its work to.
 type Deps struct {
 	Registerer prometheus.Registerer // its metrics are registered there
 	Log        *slog.Logger
 	Observer   Observer // may be nil
 }
 
-// NewReceiver returns a receiver for the providers given.
+// NewReceiver returns a receiver for these providers.
 func NewReceiver(list []Provider, gate *Gate, limits Limits, deps Deps) *Receiver {
 	return &Receiver{
 		providers: list,
@@ -68,7 +68,7 @@ func NewReceiver(list []Provider, gate *Gate, limits Limits, deps Deps) *Receive
 //	POST /webhooks/{provider}/sources/{source}
 //	GET  on both, for a provider that checks a URL with a challenge
 //
-// One slash at the end is forgiven: people paste URLs.
+// One slash at the end is accepted: people paste URLs.
 func (r *Receiver) Mount(e *echo.Echo) {
 	e.HTTPErrorHandler = r.answerError
 	e.Use(r.recoverPanic, closeChunked, r.noOptions)
@@ -83,11 +83,12 @@ func (r *Receiver) Mount(e *echo.Echo) {
 	}
 }
 
-// Shed ends the request whose body has been arriving for longest, and its connection, if it came before a time; false
-// when there is none.
+// Shed ends the request whose body has been arriving for longest, and its connection, if it came before a time. It
+// returns false when there is none.
 func (r *Receiver) Shed(before time.Time) bool { return r.bodies.cutOldest(before) }
 
-// oneSegment keeps a path's one parameter from taking what follows it, which echo lets it, but for one slash.
+// oneSegment matches a parameter to one path segment. echo would let it take the rest of the path. One slash at the
+// end is accepted.
 func oneSegment(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		value := c.ParamValues()[0]
@@ -101,9 +102,9 @@ func oneSegment(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// closeChunked closes the connection after a chunked request. A request that gives a length as well may be an attempt
-// to smuggle another one behind it, past a proxy that goes by the length; net/http removes the length and does not
-// tell.
+// closeChunked closes the connection after a chunked request. If the request also gives a length, it may be an
+// attempt to smuggle another request past a proxy that trusts the length. net/http removes the length and does not
+// tell, so this applies to every chunked request.
 func closeChunked(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if len(c.Request().TransferEncoding) > 0 {
@@ -113,7 +114,7 @@ func closeChunked(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// noOptions has OPTIONS answered like any other method that no route takes: echo answers it 204 by itself.
+// noOptions answers OPTIONS like any other method that a route does not take. echo would answer 204.
 func (r *Receiver) noOptions(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if c.Request().Method != http.MethodOptions {
@@ -129,8 +130,8 @@ func (r *Receiver) noOptions(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// receive answers one POST. It reads top to bottom as the life of a request: bound, verify, handshake,
-// then the gate, then the ACK.
+// receive answers one POST. It reads from top to bottom as the life of a request: bound, verify, handshake, gate,
+// ACK.
 func (r *Receiver) receive(c echo.Context, p Provider) error {
 	x := &requestState{c: c, provider: p.Name(), arrived: time.Now(), target: target(c)}
 	req := c.Request()
@@ -181,8 +182,8 @@ func (r *Receiver) receive(c echo.Context, p Provider) error {
 	})
 }
 
-// admit hands a verified request to the gate and waits for its endings, at most until the deadline. If the vendor
-// hangs up, its deliveries are settled all the same.
+// admit hands a verified request to the gate and waits for its endings until the deadline. If the vendor hangs up,
+// the deliveries are settled all the same.
 func (r *Receiver) admit(x *requestState, req *Request) error {
 	ctx, cancel := x.settleContext()
 	defer cancel()
@@ -201,7 +202,7 @@ func (r *Receiver) admit(x *requestState, req *Request) error {
 	case <-admission.Ended:
 	case <-ctx.Done():
 		select {
-		case <-admission.Ended: // at the last instant: of two that are ready select takes either
+		case <-admission.Ended: // both may be ready, and select takes either
 		default:
 			x.trouble = admission.Trouble()
 			return r.unsettled(x, "no ending within the time allowed")
@@ -217,7 +218,7 @@ func (r *Receiver) admit(x *requestState, req *Request) error {
 	return r.ack(x)
 }
 
-// whyNotAdmitted is an error of the gate for the log line.
+// whyNotAdmitted describes an error of the gate for the log line.
 func whyNotAdmitted(err error) string {
 	if errors.Is(err, ErrUnconfirmed) {
 		return "unconfirmed"
@@ -225,8 +226,8 @@ func whyNotAdmitted(err error) string {
 	return "overloaded"
 }
 
-// challenge answers a vendor's GET, on any well-formed URL, whether or not it is held and before any
-// secret exists. The value comes from an unauthenticated query, so it is only ever plain text.
+// challenge answers a vendor's GET on any well-formed URL, even an unregistered one: vendors check a URL before its
+// secret exists. The value comes from an unauthenticated query, so the answer is always plain text.
 func (r *Receiver) challenge(c echo.Context, p Provider, challenger Challenger) error {
 	x := &requestState{c: c, provider: p.Name(), arrived: time.Now(), target: target(c)}
 	x.intake.partial = c.Request().ContentLength != 0
@@ -237,7 +238,7 @@ func (r *Receiver) challenge(c echo.Context, p Provider, challenger Challenger) 
 	return r.handshake(x, answer)
 }
 
-// probed reports whether a request without a usable signature is a probe, which needs none.
+// probed reports whether a request without a usable signature is a probe, which needs no signature.
 func (r *Receiver) probed(x *requestState, p Provider) bool {
 	contentType := x.c.Request().Header.Get("Content-Type")
 	prober, ok := p.(Prober)
@@ -249,7 +250,7 @@ func (r *Receiver) probed(x *requestState, p Provider) bool {
 	return err == nil && prober.Probe(contentType, body)
 }
 
-// target reads what the URL names.
+// target reads the job or source from the URL.
 func target(c echo.Context) Target {
 	if source := c.Param("source"); source != "" {
 		if jobs.ValidName(source) {
@@ -264,10 +265,10 @@ func target(c echo.Context) Target {
 	return Target{Job: id}
 }
 
-// maxLines is how many lines of one header are kept. They are stored with each delivery of a request.
+// maxLines is the number of lines that are kept of one header. They are stored with each delivery of a request.
 const maxLines = 4
 
-// allowed keeps the header lines that may be stored with a delivery.
+// allowed returns the header lines that may be stored with a delivery.
 func allowed(h http.Header, names []string) []Header {
 	kept := make([]Header, 0, len(names))
 	for _, name := range names {
@@ -279,8 +280,8 @@ func allowed(h http.Header, names []string) []Header {
 	return kept
 }
 
-// recoverPanic turns a panic into a 503, which every vendor repeats, instead of a cut connection. It counts
-// as an answer like any other: the vendor counts it.
+// recoverPanic turns a panic into a 503, which every vendor repeats, instead of a cut connection. The vendor counts
+// it as an answer, so the metrics do too.
 func (r *Receiver) recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		arrived := time.Now()
@@ -302,7 +303,7 @@ func (r *Receiver) recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// providerOf returns whose a route is.
+// providerOf returns the provider that a route belongs to.
 func (r *Receiver) providerOf(route string) (name string, ok bool) {
 	for _, p := range r.providers {
 		if strings.HasPrefix(route, "/webhooks/"+p.Name()+"/") {

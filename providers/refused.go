@@ -21,11 +21,11 @@ type refusal string
 const (
 	refusedPath     refusal = "path"     // no such path, or it takes another method
 	refusedHeaders  refusal = "headers"  // too large
-	refusedProtocol refusal = "protocol" // HTTP/2 without TLS, TLS, or what is not HTTP
+	refusedProtocol refusal = "protocol" // HTTP/2 without TLS, TLS, or not HTTP
 )
 
-// refusals counts the requests that no provider's route saw. Anybody can cause them, so they are logged at most
-// once in refusalsEvery.
+// refusals counts the requests that did not reach a provider's route. Anybody can cause them, so one is logged at
+// most every refusalsEvery.
 type refusals struct {
 	counts *prometheus.CounterVec
 	log    *slog.Logger
@@ -48,7 +48,7 @@ func newRefusals(reg prometheus.Registerer, log *slog.Logger) *refusals {
 	return r
 }
 
-// note counts a refusal, and logs it with the attributes given unless another one was logged a moment ago.
+// note counts a refusal, and logs it with these attributes unless another one was logged a moment ago.
 func (r *refusals) note(reason refusal, attrs ...any) {
 	r.counts.WithLabelValues(string(reason)).Inc()
 	r.mu.Lock()
@@ -79,7 +79,7 @@ func (r *Receiver) answerError(err error, c echo.Context) {
 	status, reason := statusOf(err), refusedPath
 	if c.Request().ProtoMajor > 1 {
 		status, reason = http.StatusHTTPVersionNotSupported, refusedProtocol
-		closeAfter(c) // what follows is no HTTP/1 either
+		closeAfter(c) // what follows is not HTTP/1 either
 	}
 	switch status {
 	case http.StatusServiceUnavailable:
@@ -91,10 +91,10 @@ func (r *Receiver) answerError(err error, c echo.Context) {
 	_ = c.NoContent(status)
 }
 
-// pathOf is a request's path without its query, fit for a log: short, and of ASCII alone.
+// pathOf is a request's path without its query, short and ASCII only, as the log needs it.
 func pathOf(c echo.Context) string { return head(c.Request().URL.EscapedPath(), 200) }
 
-// Watch returns the listener, whose connections count what the HTTP server refuses by itself. No handler sees that.
+// Watch wraps a listener so that its connections count what the HTTP server refuses before any handler.
 func (r *Receiver) Watch(l net.Listener) net.Listener { return &watched{l, r.refusals} }
 
 type watched struct {
@@ -125,7 +125,7 @@ func (c *watchedConn) Write(answer []byte) (int, error) {
 	return c.Conn.Write(answer)
 }
 
-// CloseWrite is what the server ends the connection with after a refusal, so that the client can read why.
+// CloseWrite is how the server ends the connection after a refusal, so that the client can read the answer.
 func (c *watchedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -133,8 +133,8 @@ func (c *watchedConn) CloseWrite() error {
 	return nil
 }
 
-// refusedByServer tells why the HTTP server refused a request before any handler; empty if it did not. It then
-// writes exactly these headers, which no handler's answer has: those carry a date.
+// refusedByServer returns why the HTTP server refused a request before any handler; empty if it did not. A refusal
+// has exactly these headers; a handler's answer also has a date.
 func refusedByServer(answer []byte) refusal {
 	const version = "HTTP/1.1 "
 	if len(answer) <= len(version) || answer[len(version)] == '2' || string(answer[:len(version)]) != version {

@@ -6,10 +6,9 @@ import (
 	"webhook-gateway/internal/canonical"
 )
 
-// Rehash is the fingerprint of one delivery of a request by another method than its Hash is of, as a stored key may
-// have been hashed. An empty one says that the content has none by that method, so the key is of other content. Not
-// known: it cannot be told, because this release does not know the method, or the body could not be unpacked until
-// ctx ended.
+// Rehash returns the fingerprint of one delivery by another method than its Hash: the one by which a stored key was
+// hashed. An empty fingerprint says that the content has none by that method, so the key belongs to other content.
+// known is false when this release does not know the method, or when the body could not be unpacked before ctx ended.
 func (g *Gate) Rehash(ctx context.Context, req *Request, position int, method string) (hash string, known bool) {
 	own := *req // unpacking changes it, and others read the request
 	body, leave, err := g.unpack(ctx, &own)

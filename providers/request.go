@@ -11,9 +11,9 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// Request is one verified request, as a value that can be written down and read back. Everything that
-// happens after verification depends on it alone, so a request settled at once, settled again after an
-// uncertain commit, or re-driven from a drop goes one way and mints the same ids.
+// Request is one verified request, as a value that can be stored and read back. Everything after verification depends
+// on it alone. A request that is settled at once, settled again after an uncertain commit, or redriven from a drop
+// therefore takes one path and mints the same ids.
 type Request struct {
 	ID              uuid.UUID     `json:"id"`   // UUIDv7
 	Seed            []byte        `json:"seed"` // 16 random bytes; see Mint
@@ -27,8 +27,8 @@ type Request struct {
 	Body            []byte        `json:"body"`    // the bytes of the wire
 }
 
-// Target is what a URL names: a job, or a source, or (both zero) an id that cannot be read, which is
-// treated as unknown.
+// Target is what a URL names: a job or a source. Both are zero for an id that cannot be parsed, which is treated as
+// unknown.
 type Target struct {
 	Job    uuid.UUID `json:"job,omitzero"`
 	Source string    `json:"source,omitzero"`
@@ -40,7 +40,7 @@ type Header struct {
 	Value string `json:"value"`
 }
 
-// Minted says what an id that a request carries is for.
+// Minted says what a minted id is for.
 type Minted byte
 
 // The ids of one delivery.
@@ -58,9 +58,9 @@ func NewSeed() []byte {
 	return seed
 }
 
-// Mint returns the id of the n-th delivery of the request for the use named: the same one every time.
-// Ids sort by the time of receipt, and within a request by n (UUIDv7, whose 12 bits after the version are
-// n); a lease token tells nothing (UUIDv4).
+// Mint returns the id of the request's n-th delivery for one use: the same one every time. Ids sort by the time of
+// receipt, and within a request by n (UUIDv7, whose 12 bits after the version are n). A lease token (UUIDv4) reveals
+// neither.
 func (r *Request) Mint(use Minted, n int) uuid.UUID {
 	var in [16 + 1 + 8]byte
 	copy(in[:16], r.Seed)

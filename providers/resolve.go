@@ -7,9 +7,9 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// resolve finds the job that a delivery belongs to. The organization comes from the job alone, and whose
-// secret verified the request bounds which jobs it can reach: a source's secret reaches that source's jobs,
-// a job's own secret reaches that job.
+// resolve finds the job that a delivery belongs to. The organization comes from the job alone. The secret that
+// verified the request bounds the jobs in reach: a source's secret reaches that source's jobs, a job's own secret
+// only that job.
 func resolve(known *jobs.Snapshot, req *Request, item *Item) {
 	job, reason, detail := find(known, req, &item.Delivery)
 	item.Job, item.Organization = uuid.Nil, uuid.Nil
@@ -19,7 +19,7 @@ func resolve(known *jobs.Snapshot, req *Request, item *Item) {
 	item.Reason, item.Detail = reason, detail
 }
 
-// find answers a job, a reason to drop, or both: the job whose URL was called although the body is not for it.
+// find returns a job, a reason to drop, or both: the job whose URL was called, although the body is for another.
 func find(known *jobs.Snapshot, req *Request, d *Delivery) (*jobs.Job, drops.Reason, string) {
 	if req.VerifiedBy.Kind == jobs.ByJob {
 		return findOwn(known, req, d)
@@ -34,7 +34,7 @@ func find(known *jobs.Snapshot, req *Request, d *Delivery) (*jobs.Job, drops.Rea
 	return findOnSourceURL(known, req, d, source)
 }
 
-// findOwn is for a request that a job's own secret verified: it can only be that job's.
+// findOwn resolves a request that a job's own secret verified: it can only be for that job.
 func findOwn(known *jobs.Snapshot, req *Request, d *Delivery) (*jobs.Job, drops.Reason, string) {
 	job, ok := known.Job(req.Provider, req.VerifiedBy.ID)
 	if !ok || req.Target.Job != req.VerifiedBy.ID {
@@ -99,7 +99,7 @@ func findOnSourceURL(known *jobs.Snapshot, req *Request, d *Delivery, source *jo
 	return job, "", ""
 }
 
-// contradiction returns the name of a pinned identity for which the body names only other values.
+// contradiction returns the name of a pinned identity that the body names with other values only.
 func contradiction(pins, named []jobs.Identity) (name string, contradicted bool) {
 	for _, pin := range pins {
 		said, equal := false, false

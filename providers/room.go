@@ -8,19 +8,19 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// room lets a few large bodies be taken apart at once. One signer has half of the places at most, and those that wait
-// get a place in turn by who signed them: a signer with many large bodies delays another one's by one body.
+// room bounds how many large bodies are parsed at once. One signer has at most half of the places, and the waiting
+// bodies get theirs in turn by signer: a signer with many large bodies delays another signer's by one body.
 type room struct {
-	share int   // places of one signer at most
-	bytes int64 // of the bodies of one signer that may wait
+	share int   // most places that one signer may have
+	bytes int64 // most bytes that one signer may have waiting
 
 	mu      sync.Mutex
 	free    int
 	signers map[jobs.Verifier]*signer
-	turns   []*signer // those who wait, the next one first
+	turns   []*signer // the signers with waiting bodies, the next one first
 }
 
-// signer is who has bodies in the room or before it.
+// signer has bodies in the room or waiting for it.
 type signer struct {
 	inside  int
 	waiting []*waiter // in the order of arrival
@@ -37,8 +37,8 @@ func newRoom(places int, bytes int64) *room {
 	return &room{share: max(1, places/2), bytes: bytes, free: places, signers: make(map[jobs.Verifier]*signer)}
 }
 
-// enter waits for a place until ctx ends, and then, or when the signer has too much waiting already, answers
-// ErrOverloaded. The caller leaves once.
+// enter waits for a place until ctx ends. It returns ErrOverloaded then, or at once when the signer has too much
+// waiting already. The caller calls leave once.
 func (r *room) enter(ctx context.Context, who jobs.Verifier, bytes int64) (leave func(), err error) {
 	r.mu.Lock()
 	s := r.signers[who]
@@ -68,7 +68,7 @@ func (r *room) enter(ctx context.Context, who jobs.Verifier, bytes int64) (leave
 	return func() { r.leave(who, s) }, nil
 }
 
-// admit gives the free places to those who wait, in turn.
+// admit gives the free places to the waiting bodies, in turn.
 func (r *room) admit() {
 	for i := 0; r.free > 0 && i < len(r.turns); {
 		s := r.turns[i]
@@ -88,7 +88,7 @@ func (r *room) admit() {
 	}
 }
 
-// giveUp takes a body out of those that wait. It reports whether it has got a place meanwhile.
+// giveUp takes a body out of those that wait. It reports whether the body has got a place meanwhile.
 func (r *room) giveUp(who jobs.Verifier, s *signer, w *waiter) (entered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,22 +9,22 @@ import (
 	"webhook-gateway/drops"
 )
 
-// What it takes to take a body apart is many times its size: what it was inflated to, and an index of that.
-// A large one therefore waits for room. Small ones do not: they are done before another one has its turn.
+// Parsing needs several times the body's size: the inflated body, and an index of it. A large body therefore waits
+// for room. A small one does not: it is parsed sooner than a place would be free.
 const large = 256 << 10 // bytes, on the wire or inflated
 
-// largeAtOnce is how many large bodies are taken apart at once: more than there are processors would only take
-// longer. One signer has half of the places at most.
+// largeAtOnce is the number of large bodies that are parsed at once. More than there are processors would only take
+// longer. One signer has at most half of the places.
 func largeAtOnce() int { return max(2, runtime.GOMAXPROCS(0)) }
 
-// largeWaiting is how many bytes of large bodies, as they came, may wait for that of one signer. They are in the
+// largeWaiting is the number of bytes on the wire that one signer's large bodies may have waiting. They count in the
 // budget of all bodies meanwhile.
 const largeWaiting = 64 << 20
 
-// unpack undoes a request's content encoding. A large body waits for room until ctx ends, and then the error
-// is ErrOverloaded; any other one says that the body is malformed. The caller calls leave when it holds
-// nothing of the body any more that is not bounded elsewhere. The request then says how its body is really
-// encoded, and holds no credential that its provider redacts.
+// unpack undoes a request's content encoding. A large body waits for room until ctx ends; the error is then
+// ErrOverloaded. Any other error says that the body is malformed. The caller calls leave once it holds nothing of the
+// body that is not bounded elsewhere. Afterwards the request says how its body is really encoded, and holds no
+// credential that its provider redacts.
 func (g *Gate) unpack(ctx context.Context, req *Request) (body []byte, leave func(), err error) {
 	var codings string
 	leave = func() {}
@@ -41,7 +41,7 @@ func (g *Gate) unpack(ctx context.Context, req *Request) (body []byte, leave fun
 	return g.redact(req, body, codings, err), leave, err
 }
 
-// redact makes the request what is kept of it, if its body could be unpacked.
+// redact removes credentials from the request, and corrects its encoding, if the body could be unpacked.
 func (g *Gate) redact(req *Request, body []byte, codings string, err error) []byte {
 	if err != nil {
 		return nil
@@ -56,7 +56,7 @@ func (g *Gate) redact(req *Request, body []byte, codings string, err error) []by
 	return body
 }
 
-// split takes the request apart into its deliveries. What cannot be unpacked or read is one malformed delivery.
+// split parses the request into its deliveries. A body that cannot be unpacked or parsed is one malformed delivery.
 // The only error is ErrNoDelivery.
 func (g *Gate) split(req *Request, body []byte, err error) ([]Item, error) {
 	var deliveries []Delivery
@@ -77,7 +77,7 @@ func (g *Gate) split(req *Request, body []byte, err error) ([]Item, error) {
 		items[i].Delivery = deliveries[i]
 		items[i].Position = i
 		if req.ContentEncoding != "" {
-			// A part must not hold all of what was inflated while it waits.
+			// A part must not keep the whole inflated body alive while it waits.
 			items[i].Body = bytes.Clone(items[i].Body)
 		}
 	}

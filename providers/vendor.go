@@ -11,16 +11,16 @@ import (
 )
 
 // A vendor may implement the interfaces of this file. The receiver does not use them: they are for the commands
-// around it. Without one of them the command refuses that vendor, or does without.
+// around it. A command refuses a vendor that lacks the interface it needs, or does less for it.
 
-// Signer is a Provider whose signatures can be made here: for samples, replays and diagnoses.
+// Signer is a Provider whose signatures the gateway can make: for samples, replays and diagnoses.
 type Signer interface {
-	// Sign returns the headers with which the vendor signs a body that it sends at that time. Their names are always
-	// the same.
+	// Sign returns the headers with which the vendor signs a body that it sends at that time. The names of the
+	// headers never change.
 	Sign(secret string, body []byte, at time.Time) http.Header
 }
 
-// SigningHeaders lists the names of the headers that a vendor signs with, sorted; none unless it is a Signer.
+// SigningHeaders returns the sorted names of the headers that a vendor signs with; nil unless it is a Signer.
 func SigningHeaders(p Provider) []string {
 	s, ok := p.(Signer)
 	if !ok {
@@ -29,15 +29,15 @@ func SigningHeaders(p Provider) []string {
 	return slices.Sorted(maps.Keys(s.Sign("a secret", nil, time.Now())))
 }
 
-// Sampler is a Provider with samples of what the vendor sends, for people who try a gateway.
+// Sampler is a Provider with samples of what the vendor sends, for people who try the gateway.
 type Sampler interface {
 	Samples() samples.Set
 }
 
 // Batcher is a Provider whose requests may carry several deliveries.
 type Batcher interface {
-	// Batch returns the body of a request that carries one part alone, a Delivery's Body. Parse makes the same delivery
-	// of it.
+	// Batch returns the body of a request that carries one part alone: a Delivery's Body. Parse returns the same
+	// delivery for it.
 	Batch(part []byte) []byte
 }
 

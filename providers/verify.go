@@ -11,23 +11,23 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// The ways in which a well-formed signature is not accepted.
+// Why a well-formed signature is not accepted.
 var (
 	errMismatch    = errors.New("signature matches no live secret")
 	errNoSecret    = errors.New("no secret to verify with yet")
 	errUnconfirmed = errors.New("mismatch could not be confirmed")
 )
 
-// holder is who may have signed a request. Two are equal only if their secrets are the same: a change of the
-// directory makes a new keyring.
+// holder is a source or job that may have signed a request. Two holders are equal only if their secrets are: a change
+// in the directory makes a new keyring.
 type holder struct {
 	verifier jobs.Verifier
 	keyring  *jobs.Keyring
 }
 
-// verify finds whose secret signed the body. A mismatch is final only after a look at the directory that
-// began after the request came: a secret set a moment ago at another gateway is then known here, and a
-// vendor that never repeats a refused call loses nothing.
+// verify finds whose secret signed the body. A mismatch is final only after a read of the directory that began after
+// the request came. A secret that another gateway stored a moment ago is then known here; a vendor that never repeats
+// a refused call loses nothing.
 func (r *Receiver) verify(p Provider, x *requestState, proof Proof) (jobs.Verifier, error) {
 	now := r.directory.Current()
 	own, known := holderOf(now, p, x.target)
@@ -64,8 +64,9 @@ func (r *Receiver) verify(p Provider, x *requestState, proof Proof) (jobs.Verifi
 	return jobs.Verifier{}, errMismatch
 }
 
-// tryOwn tries the secrets of whom the URL names. Large bodies are hashed a few at a time: many at once would
-// hold up everything else. An unknown id takes an HMAC's time, like a known one.
+// tryOwn tries the secrets of the job or source that the URL names. Large bodies are hashed a few at a time: many at
+// once would hold up everything else. An unknown id takes an HMAC's time too, so that time does not reveal which ids
+// are known.
 func (r *Receiver) tryOwn(p Provider, x *requestState, proof Proof, own []holder) (who jobs.Verifier, ok bool, err error) {
 	if len(x.body) > large {
 		ctx, cancel := x.settleContext()
@@ -84,7 +85,7 @@ func (r *Receiver) tryOwn(p Provider, x *requestState, proof Proof, own []holder
 	return who, ok, nil
 }
 
-// noSecret is hashed with where there is no secret, or no use for one: the time tells nothing then.
+// noSecret is hashed with when there is no secret to try, so that the time reveals nothing.
 const noSecret = "no secret is held for this request"
 
 // tryAll tries the secrets of every source, for an unknown id. That tells a vendor's call (an unknown job) from a
@@ -110,7 +111,7 @@ func (r *Receiver) spendTimeOfAll(x *requestState, proof Proof, all []holder) er
 	return nil
 }
 
-// try takes every holder in turn. One whose keyring is still the one that failed is not tried again.
+// try tries the holders in turn. It skips one whose keyring is still the one that failed.
 func (r *Receiver) try(p Provider, x *requestState, proof Proof, holders, failed []holder) (who jobs.Verifier, ok bool) {
 	for _, h := range holders {
 		if slices.Contains(failed, h) {
@@ -132,16 +133,16 @@ func secretsOf(holders []holder) (n int) {
 	return n
 }
 
-// strangers bounds how many bytes are hashed, in the whole process, for calls that the secrets of whom they name
-// did not sign. Each is hashed with every secret of every source, so that a stranger's few megabytes can cost
-// hundreds of times as many. Nothing waits: over the bound a call is asked to come again.
+// strangers bounds how many bytes the process hashes for calls that were not signed with a secret of their target.
+// Each is hashed with every secret of every source, so a stranger's few megabytes can cost hundreds of times as much.
+// Calls over the bound do not wait: they are answered 503.
 type strangers struct {
 	mu    sync.Mutex
-	left  float64 // below zero after a body that was large
+	left  float64 // below zero after a large body
 	since time.Time
 }
 
-// strangersRate is the bytes a second, a tenth of a processor's time or so; as many may come at once.
+// strangersRate is in bytes a second, about a tenth of a processor's time. As many may come at once.
 const strangersRate = 64 << 20
 
 func (s *strangers) take(bytes int) bool {
@@ -157,7 +158,7 @@ func (s *strangers) take(bytes int) bool {
 	return true
 }
 
-// doubtOf is why it is not certain that none of the holders signed; nil when it is.
+// doubtOf returns why it is not certain that none of the holders signed; nil when it is certain.
 func doubtOf(holders []holder) (doubt error) {
 	for _, h := range holders {
 		switch h.keyring.Verify(func(string) bool { return false }).Doubt {

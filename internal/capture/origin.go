@@ -153,9 +153,12 @@ func (c *Capture) Pin(p providers.Provider) {
 	if c.Job != nil && len(c.Job.Pins) == 0 && d.Tenant.Name != "" {
 		c.Job.Pins = map[string]string{d.Tenant.Name: d.Tenant.Value}
 	}
+	sampler, ok := p.(providers.Sampler)
+	if !ok {
+		return // how the vendor calls its applications is not known
+	}
 	for _, named := range d.Named {
-		// Vendors call an application's id so: api_app_id, application_id.
-		if c.Source != nil && len(c.Source.Pins) == 0 && strings.Contains(named.Name, "app") {
+		if c.Source != nil && len(c.Source.Pins) == 0 && named.Name == sampler.Samples().Application.Name {
 			c.Source.Pins = map[string]string{named.Name: named.Value}
 		}
 	}

@@ -320,6 +320,10 @@ func TestOtherFaults(t *testing.T) {
 	if d := r.examine(func(c *Case) { c.Secrets = nil }); d.Accepted || d.Status != http.StatusServiceUnavailable || !d.Has(NoSecret) {
 		t.Errorf("no secret: %+v", d)
 	}
+	quiet := struct{ providers.Provider }{nylas.New()}
+	if d := r.examine(func(c *Case) { c.Vendor = quiet }); d.Accepted || !strings.Contains(fmt.Sprint(d.Steps), "how nylas signs is not known") {
+		t.Errorf("a vendor that is no Signer: %+v", d)
+	}
 }
 
 func FuzzExamine(f *testing.F) {

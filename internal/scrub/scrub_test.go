@@ -206,6 +206,9 @@ func TestOnlyWhatNamesAKindIsKept(t *testing.T) {
 	if strings.Contains(string(out), "A Name") || strings.Contains(string(out), "hidden") || strings.Count(string(out), "emails") != 1 {
 		t.Errorf("%s", out)
 	}
+	if out, err := New().Body("", []byte(body), Words{}); err != nil || strings.Contains(string(out), `"google"`) {
+		t.Errorf("another vendor's word is kept: %s, %v", out, err)
+	}
 }
 
 func TestTokensRemoved(t *testing.T) {

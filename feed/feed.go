@@ -39,11 +39,11 @@ type Delivery struct {
 	StoredAt        time.Time // the database's clock
 }
 
-// Filter selects deliveries: those that match every field that is set. A zero field matches all; a list that is
-// empty but not nil matches none.
+// Filter selects the deliveries that match every field that is set. A zero field matches all; a list that is empty
+// but not nil matches none.
 //
-// No column but the id has an index. Bound every filter by IDs or ReceivedFrom, which the primary key serves, or by
-// StoredFrom, so that only some days are read.
+// Only the id has an index. Give every filter IDs, ReceivedFrom or StoredFrom: the primary key serves the first two,
+// and the third limits the days that are read.
 type Filter struct {
 	IDs          []uuid.UUID
 	Organization uuid.UUID
@@ -59,8 +59,8 @@ type Filter struct {
 	Limit                   int       // 1 to MaxList
 }
 
-// FirstID returns the smallest UUIDv7 of a time. Ids of deliveries and drops begin with the time of receipt, so it
-// bounds what the primary key has to read.
+// FirstID returns the smallest UUIDv7 of a time. Ids of deliveries and drops begin with the time of receipt, so a
+// condition on the id limits what is read.
 func FirstID(t time.Time) uuid.UUID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], uint64(t.UnixMilli())<<16)
@@ -96,8 +96,8 @@ func (r *Reader) Find(ctx context.Context, id uuid.UUID) (Delivery, error) {
 	return list[0], nil
 }
 
-// List returns a page of the deliveries that the filter selects, by id, without their bodies. The next page begins
-// After the last id of this one; a page shorter than Limit is the last.
+// List returns a page of the deliveries that the filter selects, by id, without their bodies. For the next page, set
+// After to the last id of this one; a page shorter than Limit is the last.
 func (r *Reader) List(ctx context.Context, f Filter) ([]Delivery, error) {
 	if f.Limit < 1 || f.Limit > MaxList {
 		return nil, fmt.Errorf("list deliveries: limit %d is not between 1 and %d", f.Limit, MaxList)
@@ -110,8 +110,8 @@ func (r *Reader) List(ctx context.Context, f Filter) ([]Delivery, error) {
 	return list, nil
 }
 
-// All yields every delivery that the filter selects, as List orders them. It reads a page at a time and does not look
-// at Limit. An error ends it.
+// All yields every delivery that the filter selects, in the order of List. It reads one page at a time and ignores
+// Limit. It ends after an error.
 func (r *Reader) All(ctx context.Context, f Filter) iter.Seq2[Delivery, error] {
 	return func(yield func(Delivery, error) bool) {
 		f.Limit = MaxList
@@ -134,8 +134,8 @@ func (r *Reader) All(ctx context.Context, f Filter) iter.Seq2[Delivery, error] {
 	}
 }
 
-// query returns the statement for a page. It names only the fields that are set: a condition like "$1 IS NULL OR …"
-// keeps PostgreSQL from using the primary key once it has made a plan for any parameters.
+// query returns the statement for a page. It names only the fields that are set: with a condition like "$1 IS NULL OR
+// …" a generic plan could not use the primary key.
 func (f *Filter) query() (sql string, args []any) {
 	sql = `SELECT ` + columns + `, NULL::bytea FROM agent.webhook_deliveries WHERE true`
 	and := func(set bool, condition string, value any) {

@@ -1,4 +1,4 @@
-// Package admin is a gateway's private listener: metrics, liveness, readiness, and profiles where they are allowed.
+// Package admin is a gateway's private listener: metrics, liveness, readiness and, if enabled, profiles.
 package admin
 
 import (
@@ -15,21 +15,21 @@ import (
 	"webhook-gateway/configs"
 )
 
-// stale is how long the directory may not have answered before the gateway is unready: longer than the hiccup of a
+// stale is the age of the directory's last read at which the gateway becomes unready: longer than the hiccup of a
 // failover, shorter than a vendor waits.
 const stale = 10 * time.Second
 
 // Directory says how current the sources and jobs are.
 type Directory interface {
-	Age() time.Duration // since the last read that succeeded
-	ReadOnly() string   // why the server takes no writes; empty when it does
+	Age() time.Duration // time since the last successful read
+	ReadOnly() string   // why the server accepts no writes; empty when it does
 }
 
-// Options are what the listener answers to.
+// Options configure the listener.
 type Options struct {
 	Listen string // its address
-	Open   bool   // any host may ask, not only this machine's names
-	Pprof  bool   // profiles, if Listen is on loopback
+	Open   bool   // answer requests for any host name, not only this machine's
+	Pprof  bool   // serve profiles, if Listen is on loopback
 }
 
 // Handler answers the private listener's requests. It is unready until SetReady. It is safe for concurrent use.
@@ -62,7 +62,7 @@ func New(o Options, reg *prometheus.Registry, directory Directory) *Handler {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc("GET /readyz", a.readyz)
 	if o.Pprof && configs.OnLoopback(o.Listen) {
-		runtime.SetMutexProfileFraction(100) // or /debug/pprof/mutex would be empty
+		runtime.SetMutexProfileFraction(100) // otherwise /debug/pprof/mutex is empty
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
@@ -71,8 +71,8 @@ func New(o Options, reg *prometheus.Registry, directory Directory) *Handler {
 	return a
 }
 
-// thisMachine answers only requests that name this machine as their host. A page that a browser on this machine shows
-// can have its own name resolve to 127.0.0.1, and would read the answers.
+// thisMachine answers only requests that name this machine as their host. A web page in a browser on this machine can
+// make its own name resolve to 127.0.0.1, and could then read the answers.
 func thisMachine(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !configs.OnLoopback(r.Host) {
@@ -83,13 +83,13 @@ func thisMachine(next http.Handler) http.Handler {
 	})
 }
 
-// SetReady says that deliveries are received.
+// SetReady records that deliveries are received.
 func (a *Handler) SetReady() { a.unready.Store(nil) }
 
-// SetUnready says why deliveries are not received.
+// SetUnready records why deliveries are not received.
 func (a *Handler) SetUnready(why string) { a.unready.Store(&why) }
 
-// why says why a delivery would not be stored now; empty if it would.
+// why returns why a delivery would not be stored now; empty if it would.
 func (a *Handler) why() string {
 	if unready := a.unready.Load(); unready != nil {
 		return "not receiving: " + *unready
@@ -112,7 +112,8 @@ func (a *Handler) readyz(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ready")
 }
 
-// Healthz answers like /readyz, with the status only, a load balancer that can reach just the public listener.
+// Healthz answers like /readyz, but with the status only. It is for a load balancer that reaches just the public
+// listener.
 func (a *Handler) Healthz(w http.ResponseWriter, _ *http.Request) {
 	if a.why() != "" {
 		w.WriteHeader(http.StatusServiceUnavailable)

@@ -11,7 +11,7 @@ import (
 	"webhook-gateway/internal/safetext"
 )
 
-// ErrURL says that a URL cannot be asked.
+// ErrURL says that a URL is not valid.
 var ErrURL = errors.New("--url")
 
 // Ask asks a gateway whether it is ready, and returns its answer, which is safe to print. Any status but 200 is an error.
@@ -20,7 +20,7 @@ func Ask(ctx context.Context, url string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w %q: %w", ErrURL, url, err)
 	}
-	// Straight to the gateway, whatever proxy the environment names.
+	// A proxy from the environment would hide the gateway.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package clash explains a hash_mismatch: which delivery its key was claimed for, and which values differ.
+// Package clash explains a hash_mismatch: it finds the delivery that holds the key, and shows which values differ.
 package clash
 
 import (
@@ -19,11 +19,11 @@ import (
 const (
 	maxDifferences = 50
 	maxCompared    = 16 << 20 // bytes of a body, inflated
-	maxValues      = 200_000  // of a body: a value of two bytes takes a hundred in memory
+	maxValues      = 200_000  // in a body: a value of two bytes needs a hundred in memory
 	searchTime     = 10 * time.Second
 )
 
-// Clash is a hash_mismatch beside the delivery that its key was claimed for. What is unknown is nil.
+// Clash compares a hash_mismatch with the delivery that its key was claimed for. What is unknown is nil.
 type Clash struct {
 	DeliveryID  *uuid.UUID   `json:"delivery_id"` // nil: it was not found, and Note says why
 	ReceivedAt  *time.Time   `json:"received_at"`
@@ -32,8 +32,9 @@ type Clash struct {
 	Differ      int          `json:"differ"`      // how many there are
 }
 
-// Find looks up what a hash_mismatch clashed with. A delivery that is gone, or not found within ten seconds, is not an
-// error but a Note. The vendor takes apart a request of several deliveries; where it is nil, the whole is compared.
+// Find looks up the delivery that a hash_mismatch clashed with. If the delivery is gone, or not found within ten
+// seconds, Note says so; that is not an error. The vendor parses a request of several deliveries; with a nil vendor
+// the whole request is compared.
 func Find(ctx context.Context, db idempotency.DB, vendor providers.Provider, dropped drops.Kept) (*Clash, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, searchTime, errors.New("the inbox was not searched in time"))
 	defer cancel()
@@ -53,8 +54,8 @@ func Find(ctx context.Context, db idempotency.DB, vendor providers.Provider, dro
 	return c, nil
 }
 
-// findClaimed follows the key to its delivery. Keys are forgotten after days: then it searches the days of the inbox in
-// which the key may have been claimed, and takes the latest delivery with the key.
+// findClaimed follows the key to its delivery. Keys are forgotten after days. It then searches the days of the inbox
+// in which the key may have been claimed, and returns the latest delivery with the key.
 func findClaimed(ctx context.Context, db idempotency.DB, vendor providers.Provider, dropped drops.Kept) (feed.Delivery, error) {
 	inbox := feed.NewReader(db)
 	key, err := idempotency.NewInspector(db).Show(ctx, dropped.OrganizationID, providers.ScopeName(dropped.Provider), dropped.DeliveryKey)
@@ -90,7 +91,7 @@ func findClaimed(ctx context.Context, db idempotency.DB, vendor providers.Provid
 	return inbox.Find(ctx, last.ID)
 }
 
-// compare lists what differs between the delivery in the inbox and the one that was dropped.
+// compare lists the differences between the delivery in the inbox and the dropped one.
 func (c *Clash) compare(vendor providers.Provider, kept feed.Delivery, dropped drops.Kept) {
 	if dropped.Body == nil {
 		c.Note = new("it cannot be compared: " + drops.ErrNotKept.Error())
@@ -117,7 +118,7 @@ func (c *Clash) compare(vendor providers.Provider, kept feed.Delivery, dropped d
 	}
 }
 
-// partOf returns the dropped delivery's part of a request of several, as the inbox would hold it.
+// partOf returns the dropped delivery's part of a request with several, as the inbox would hold it.
 func partOf(vendor providers.Provider, dropped drops.Kept, body []byte) ([]byte, error) {
 	if vendor == nil {
 		return body, nil

@@ -15,7 +15,7 @@ import (
 )
 
 // Difference is a place at which two bodies differ. A side is JSON, or the text of a form's field, cut after 300
-// characters; nil: it has no such value.
+// characters; nil when that side has no such value.
 type Difference struct {
 	Path    string  `json:"path"` // like data.object.from[0].email
 	Inbox   *string `json:"inbox"`
@@ -24,8 +24,8 @@ type Difference struct {
 
 const maxValueShown = 300 // characters
 
-// differences compares two bodies, JSON or forms, value by value. It returns the first differences in the
-// order of their paths, and how many there are in all.
+// differences compares two bodies, JSON or forms, value by value. It returns the first atMost differences in the
+// order of their paths, and the number of all.
 func differences(inbox, dropped []byte, atMost int) (list []Difference, all int) {
 	a, b := leavesOf(inbox), leavesOf(dropped)
 	paths := make(map[string]bool, len(a)+len(b))
@@ -62,8 +62,8 @@ func shortened(text string) *string {
 	return &text
 }
 
-// valuesIn returns how many values a body can have at most, JSON or a form with JSON in its fields, without reading it
-// into memory.
+// valuesIn returns an upper limit on the number of values in a body (JSON, or a form with JSON in its fields) without
+// parsing it.
 func valuesIn(body []byte) int {
 	n := 1
 	for _, before := range []string{",", "[", "{", "&", "%2C", "%2c", "%5B", "%5b", "%7B", "%7b"} {
@@ -72,7 +72,7 @@ func valuesIn(body []byte) int {
 	return n
 }
 
-// leavesOf returns every value of a body that holds no other, by its path.
+// leavesOf returns the values of a body that contain no other values, by path.
 func leavesOf(body []byte) map[string]string {
 	leaves := make(map[string]string)
 	if value, err := decode(body); err == nil {
@@ -104,7 +104,7 @@ func leavesOf(body []byte) map[string]string {
 	return leaves
 }
 
-// decode reads one JSON value. Numbers stay as they are written.
+// decode reads one JSON value. Numbers keep their spelling.
 func decode(body []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()

@@ -1,4 +1,5 @@
-// Package connections bounds how many connections a listener holds at once, and counts those to PostgreSQL.
+// Package connections bounds how many connections a listener holds at once, and exports the metrics of the pool of
+// connections to PostgreSQL.
 package connections
 
 import (
@@ -14,10 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Limit bounds how many connections are open at once. When a new one would exceed it, the connection whose request
-// has been outstanding longest gives way: it has sent nothing, a part of a head, or a part of a body. An honest
-// client sends its request at once, so those that stall are older than all honest ones. It is safe for concurrent
-// use.
+// Limit bounds how many connections are open at once. When a new one would exceed the limit, the connection whose
+// request has been incomplete for longest is closed: it has sent nothing, part of a head, or part of a body. An
+// honest client sends its request at once, so stalled connections are older than all honest ones. It is safe for
+// concurrent use.
 type Limit struct {
 	limit int
 	shed  func(before time.Time) bool
@@ -38,13 +39,13 @@ type waiting struct {
 
 // Why a connection was closed, as a label.
 const (
-	closedIdle    = "idle"    // no whole head had come
+	closedIdle    = "idle"    // its head had not arrived whole
 	closedSlow    = "slow"    // its body was still arriving
-	closedRefused = "refused" // it was new, and the requests of all others are there
+	closedRefused = "refused" // it was new, and all others had sent their requests
 )
 
-// New returns a Limit of so many connections and registers its metrics. shed ends the oldest request whose body is still
-// arriving, with its connection, if it began before the given time; it reports whether there was one.
+// New returns a Limit of limit connections and registers its metrics. shed ends the oldest request whose body is
+// still arriving, with its connection, if it began before the given time; it reports whether there was one.
 func New(limit int, shed func(before time.Time) bool, reg prometheus.Registerer) *Limit {
 	l := &Limit{limit: limit, shed: shed, place: make(map[net.Conn]*list.Element)}
 	f := promauto.With(reg)
@@ -88,11 +89,11 @@ func (l limited) Accept() (net.Conn, error) {
 		if err != nil || l.limit.admit() {
 			return conn, err
 		}
-		_ = conn.Close() // it has got nothing yet
+		_ = conn.Close() // nothing was read from it
 	}
 }
 
-// admit counts a new connection and makes room for it; false when there is none.
+// admit counts a new connection and makes room for it. It returns false when there is no room.
 func (l *Limit) admit() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +145,8 @@ func (l *Limit) forget(conn net.Conn) {
 	}
 }
 
-// FitFiles lowers a limit on connections to what the process may open beside its other files, and logs that it does.
+// FitFiles lowers a limit on connections to what the process may open beside its other files, and logs a warning if
+// it does.
 func FitFiles(limit int, log *slog.Logger) int {
 	const others = 256 // the database, the admin listener, files
 	var files syscall.Rlimit

@@ -11,7 +11,7 @@ type collector struct {
 	connections, limit, acquires, waits, waited *prometheus.Desc
 }
 
-// NewPoolCollector returns the metrics of a pool, read at the scrape.
+// NewPoolCollector returns the metrics of a pool, which are read when they are scraped.
 func NewPoolCollector(pool *pgxpool.Pool) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("gateway_db_pool_"+name, help, labels, nil)

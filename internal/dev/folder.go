@@ -20,12 +20,12 @@ import (
 // Folder is where gateway dev keeps its files between runs:
 //
 //	secrets-key   the key that seals the vendors' secrets in its database
-//	env           the settings of the gateway that runs there, for a shell and for gateway send
+//	env           the settings of the running gateway, for a shell and for gateway send
 //	postgres/     the private PostgreSQL, unless the user it runs as cannot enter here
 //	state/        its GATEWAY_STATE_DIR
 type Folder string
 
-// ErrNotRunning says that no gateway dev runs in a folder.
+// ErrNotRunning says that no gateway dev is running in a folder.
 var ErrNotRunning = errors.New("no gateway dev runs")
 
 // maxFile bounds a file that is read back.
@@ -34,13 +34,13 @@ const maxFile = 64 << 10
 // EnvFile is the path of the settings that a shell reads.
 func (f Folder) EnvFile() string { return filepath.Join(string(f), "env") }
 
-// Postgres is where the private PostgreSQL's data are kept, if its user can enter the folder.
+// Postgres is the folder for the private PostgreSQL's data, if its user can enter it.
 func (f Folder) Postgres() string { return filepath.Join(string(f), "postgres") }
 
 func (f Folder) keyFile() string { return filepath.Join(string(f), "secrets-key") }
 
-// MakeFolder makes the folder if it is missing, and hides it from git. Other users may pass through it, because the
-// user that PostgreSQL runs as must; only its owner can read its files.
+// MakeFolder makes the folder if it is missing, and hides it from git. Other users may pass through it, because
+// PostgreSQL's user must; only its owner can read its files.
 func MakeFolder(path string) (Folder, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func MakeFolder(path string) (Folder, error) {
 	return f, f.write(filepath.Join(abs, ".gitignore"), "*\n")
 }
 
-// write replaces a file whole, so that a killed run leaves none half-written.
+// write replaces a file in one step, so that a killed run never leaves half a file.
 func (f Folder) write(path, text string) error {
 	tmp, err := os.CreateTemp(string(f), ".new-*") // 0600
 	if err != nil {
@@ -70,7 +70,7 @@ func (f Folder) write(path, text string) error {
 	return nil
 }
 
-// key returns the text of the folder's key, which it makes the first time.
+// key returns the text of the folder's key, and makes one the first time.
 func (f Folder) key() (string, error) {
 	text, err := files.Read(f.keyFile(), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,12 +84,12 @@ func (f Folder) key() (string, error) {
 	}
 	key := strings.TrimSpace(string(text))
 	if _, err := jobs.NewKeys(key); err != nil {
-		return "", fmt.Errorf("%s does not hold a key; remove it, and a new one is made: %w", f.keyFile(), err)
+		return "", fmt.Errorf("%s does not hold a key; remove it to get a new one: %w", f.keyFile(), err)
 	}
 	return key, nil
 }
 
-// Env is the settings of the gateway that runs in a folder, as other commands read them.
+// Env holds the settings of the gateway in a folder, as other commands read them.
 type Env struct {
 	DatabaseURL, SecretsKey, StateDir, Listen, AdminListen string
 	AdminOpen                                              bool
@@ -110,7 +110,7 @@ func (e Env) Vars() []string {
 	return vars
 }
 
-// WriteEnv writes the settings for other commands to read.
+// WriteEnv writes the settings to a file that other commands read.
 func (f Folder) WriteEnv(e Env) error {
 	var text strings.Builder
 	text.WriteString("# Written by gateway dev at its start. For a shell: set -a; . THIS_FILE; set +a\n")
@@ -121,7 +121,7 @@ func (f Folder) WriteEnv(e Env) error {
 	return f.write(f.EnvFile(), text.String())
 }
 
-// Env returns the settings that the gateway in the folder has written, or ErrNotRunning.
+// Env returns the settings that the running gateway has written, or ErrNotRunning.
 func (f Folder) Env() (Env, error) {
 	text, err := files.Read(f.EnvFile(), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {

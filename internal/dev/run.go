@@ -11,19 +11,20 @@ import (
 	"webhook-gateway/migrations"
 )
 
-// ErrDatabaseEnded says that the private PostgreSQL ended before its gateway did.
+// ErrDatabaseEnded says that the private PostgreSQL ended while its gateway was running.
 var ErrDatabaseEnded = errors.New("the private PostgreSQL has ended")
 
 // Running is a private PostgreSQL that is up and migrated.
 type Running struct {
 	*devdb.Server
 	Folder Folder
-	Env    Env // for a gateway on the database; it lacks the addresses
+	Env    Env // for a gateway on the database; without the addresses
 }
 
-// Run starts the folder's private PostgreSQL, migrates its database, and stops it when use returns. The context of use
-// ends with ctx, and when PostgreSQL ends by itself: then the error is ErrDatabaseEnded. Without PostgreSQL's programs it
-// is a devdb.MissingError, and devdb.ErrInUse where another gateway dev runs in the folder.
+// Run starts the folder's private PostgreSQL, migrates its database, calls use, and stops PostgreSQL when use
+// returns. The context of use ends with ctx, or when PostgreSQL ends by itself; the error is then ErrDatabaseEnded.
+// The error is a devdb.MissingError without PostgreSQL's programs, and devdb.ErrInUse when another gateway dev runs
+// in the folder.
 func Run(ctx context.Context, f Folder, use func(context.Context, Running) error) error {
 	server, err := devdb.Start(ctx, devdb.Options{Dir: f.Postgres(), Fsync: true})
 	var missing *devdb.MissingError
@@ -37,7 +38,7 @@ func Run(ctx context.Context, f Folder, use func(context.Context, Running) error
 	}
 	err = with(ctx, f, server, use)
 	err = errors.Join(err, server.Stop())
-	// Without a gateway behind it, what the file says is wrong.
+	// The settings in the file are wrong once no gateway runs.
 	if removeErr := os.Remove(f.EnvFile()); !errors.Is(removeErr, os.ErrNotExist) {
 		err = errors.Join(err, removeErr)
 	}

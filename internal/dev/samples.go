@@ -17,7 +17,7 @@ import (
 // Source is the name of each vendor's sample source.
 const Source = "dev"
 
-// Registered is where a vendor's samples are received.
+// Registered says where a vendor's samples are received.
 type Registered struct {
 	Provider     string    `json:"provider"`
 	Organization uuid.UUID `json:"organization_id"`
@@ -26,8 +26,9 @@ type Registered struct {
 	Send         string    `json:"send"` // a command for a shell; the caller fills it in
 }
 
-// Register makes sure that there is a sample organization with a source and its jobs for each vendor that has samples. It uses again
-// what an earlier run has made. Secrets are random, and are replaced where keys does not open all of the database's.
+// Register makes sure that there is a sample organization, with a source and its jobs for each vendor that has
+// samples. It reuses those of an earlier run. Secrets are random; it replaces them when keys cannot open all secrets
+// in the database.
 func Register(ctx context.Context, pool *pgxpool.Pool, keys *jobs.Keys, vendors []providers.Provider) ([]Registered, error) {
 	lostKey := jobs.CheckKeys(ctx, pool, keys)
 	if lostKey != nil && !errors.Is(lostKey, jobs.ErrKeys) {
@@ -88,7 +89,7 @@ func (r registrar) register(ctx context.Context, provider string, set samples.Se
 	return out, nil
 }
 
-// job returns the path of the sample job of a tenant, which it adds if it is missing.
+// job returns the path of a tenant's sample job, and adds the job if it is missing.
 func (r registrar) job(ctx context.Context, provider string, tenant jobs.Identity) (string, error) {
 	list, err := r.store.ListJobs(ctx, jobs.JobFilter{Provider: provider, Source: Source, Pin: tenant})
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 // Oldest is the first major version of PostgreSQL that the gateway's SQL runs on.
 const Oldest = 15
 
-// MissingError says that no usable PostgreSQL is installed, and what installs one.
+// MissingError says that no usable PostgreSQL is installed, and how to install one.
 type MissingError struct {
-	Looked []string // the folders and commands that were tried
-	Found  string   // a version that was found and is too old; else empty
+	Looked []string // the folders that were searched
+	Found  string   // a version that is too old; empty if none was found
 }
 
 func (e *MissingError) Error() string {
@@ -32,8 +32,8 @@ func (e *MissingError) Error() string {
 		what, e.Command(), strings.Join(e.Looked, ", "))
 }
 
-// Command is the one command that installs PostgreSQL here, given in the checkout. It leaves no server
-// running.
+// Command returns the command that installs PostgreSQL on this machine, to be run in the checkout. It leaves no
+// server running.
 func (e *MissingError) Command() string {
 	switch {
 	case runtime.GOOS == "darwin":
@@ -51,9 +51,9 @@ type Binaries struct {
 	Version string // as the server writes it: 15.19
 }
 
-// Find returns the installed PostgreSQL to use: the folder that GATEWAY_PG_BIN names, else the first
-// that serves of pg_config's, Debian's (the highest version first), Homebrew's, and those in PATH. The
-// error is a *MissingError when there is none.
+// Find returns the PostgreSQL to use: from the folder that GATEWAY_PG_BIN names, or else the first usable one of
+// pg_config's folder, Debian's (the highest version first), Homebrew's, and PATH. The error is a *MissingError when
+// there is none.
 func Find(ctx context.Context) (Binaries, error) {
 	missing := &MissingError{}
 	dirs := []string{os.Getenv("GATEWAY_PG_BIN")}

@@ -1,6 +1,6 @@
-// Package devdb runs a private PostgreSQL from the installed binaries, with its data kept in a folder. A
-// server listens on 127.0.0.1 alone, asks for a password that is random per folder, and does not outlive the
-// process that started it, however that ends. Package pgtest builds on it what tests need.
+// Package devdb runs a private PostgreSQL from the installed programs, with its data in a folder. A server listens
+// only on 127.0.0.1, asks for a password that is random for each folder, and does not outlive the process that
+// started it, even if that is killed. Package pgtest builds on it for tests.
 package devdb
 
 import (
@@ -21,21 +21,21 @@ import (
 // superuser owns every database of a private server.
 const superuser = "gateway"
 
-// ErrInUse says that another living process runs a server on the directory.
+// ErrInUse says that another living process runs a server in the folder.
 var ErrInUse = errors.New("in use by another process")
 
-// Options says how a server runs.
+// Options says how to run a server.
 type Options struct {
-	// Dir is the folder to keep data, password and log in; it is made if need be. Server.Dir tells
-	// where they really are.
+	// Dir is the folder for data, password and log. It is made if it is missing. Server.Dir returns where they really
+	// are.
 	Dir string
 	// Binaries is the PostgreSQL to run; empty means the one that Find returns.
 	Binaries Binaries
-	// From is the data folder of a stopped server, which is copied in place of making new data.
+	// From is the data folder of a stopped server, which is copied instead of making new data.
 	From string
-	// Port to listen on; 0 chooses a free one, and keeps it when the same Server is started again.
+	// Port to listen on. 0 chooses a free one, which stays the same when the Server is started again.
 	Port int
-	// Fsync makes commits survive a loss of power. Without it the server is faster, for tests.
+	// Fsync makes commits survive a power loss. Without it the server is faster, for tests.
 	Fsync bool
 	// Settings are further settings of PostgreSQL, by their names.
 	Settings map[string]string
@@ -53,10 +53,10 @@ type Server struct {
 	proc     *process
 }
 
-// Start runs a server on opts.Dir and returns once it accepts connections; ctx bounds the start, not the
-// server. The first start on a folder makes the data. A server that a killed process has left on the folder is
-// stopped first; if the process still lives, the error is ErrInUse. Where PostgreSQL is not installed the error
-// is a *MissingError. The caller ends the server with Close.
+// Start runs a server on opts.Dir and returns once it accepts connections; ctx bounds the start, not the server. The
+// first start makes the data. If a killed process has left a server in the folder, that is stopped first; if the
+// process is alive, the error is ErrInUse. If PostgreSQL is not installed, the error is a *MissingError. The caller
+// ends the server with Close.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	s, err := Open(ctx, opts)
 	if err != nil {
@@ -68,8 +68,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Open takes the folder opts.Dir for this process and starts no server yet. The errors are those of the
-// function Start.
+// Open reserves the folder opts.Dir for this process, without starting a server. Its errors are those of Start.
 func Open(ctx context.Context, opts Options) (*Server, error) {
 	f, err := findFolder(ctx, opts)
 	if err != nil {
@@ -82,18 +81,18 @@ func Open(ctx context.Context, opts Options) (*Server, error) {
 	return &Server{opts: opts, folder: f, lock: lock, port: opts.Port}, nil
 }
 
-// Dir returns the folder that holds the data, the password and PostgreSQL's log. It is another than
-// Options.Dir when the user that PostgreSQL runs as cannot enter that one.
+// Dir returns the folder that holds the data, the password and PostgreSQL's log. It differs from Options.Dir when
+// PostgreSQL's user cannot enter that.
 func (s *Server) Dir() string { return s.folder.dir }
 
 // DataDir returns the folder in Dir that PostgreSQL calls its data directory.
 func (s *Server) DataDir() string { return s.folder.data() }
 
-// User returns the user that PostgreSQL runs as; empty when it is the one we run as.
+// User returns the user that PostgreSQL runs as; empty when it is ours.
 func (s *Server) User() string { return s.folder.owner.name }
 
-// URL returns the address of a database on the server, with the password in it. It is the same after the
-// server was stopped and started again.
+// URL returns the URL of a database on the server, with the password. It stays the same when the server is stopped
+// and started again.
 func (s *Server) URL(database string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +110,7 @@ func (s *Server) url(database string) string {
 	return u.String()
 }
 
-// Create makes a database, unless it exists, and returns its URL.
+// Create makes a database if it does not exist, and returns its URL.
 func (s *Server) Create(ctx context.Context, database string) (string, error) {
 	err := s.admin(ctx, func(conn *pgx.Conn) error {
 		var exists bool
@@ -138,8 +137,8 @@ func (s *Server) admin(ctx context.Context, fn func(*pgx.Conn) error) error {
 	return fn(conn)
 }
 
-// Done returns a channel that is closed when the running server ends, by Stop or by itself. It is closed
-// at once when none was started.
+// Done returns a channel that is closed when the running server ends, by Stop or by itself. It is already closed if
+// no server was started.
 func (s *Server) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,11 +150,11 @@ func (s *Server) Done() <-chan struct{} {
 	return s.proc.done
 }
 
-// Stop ends the server as an operator would: clients are disconnected and everything is written to disk.
-// It returns when the server has ended. The Server keeps its folder and can be started again.
+// Stop ends the server as an operator would: it disconnects the clients and writes everything to disk. It returns
+// when the server has ended. The Server keeps its folder and can be started again.
 func (s *Server) Stop() error { return s.end(syscall.SIGINT) }
 
-// Close stops the server, if it runs, and gives up the folder. The Server cannot be started again.
+// Close stops the server if it runs, and gives up the folder. The Server cannot be started again.
 func (s *Server) Close() error {
 	err := s.Stop()
 	s.mu.Lock()
@@ -167,9 +166,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Crash ends the server in the middle of whatever it does, as a crash would: nothing is finished or
-// written, and the next Start recovers from the log. It uses PostgreSQL's immediate shutdown, because a
-// server killed from outside leaves its own children running for a while.
+// Crash ends the server as a crash would: nothing is finished or written, and the next Start recovers from the log.
+// It uses PostgreSQL's immediate shutdown, because the children of a killed server keep running for a while.
 func (s *Server) Crash() error { return s.end(syscall.SIGQUIT) }
 
 // stopTimeout is how long a server may take to end. A fast shutdown writes a checkpoint.

@@ -19,10 +19,10 @@ import (
 	"webhook-gateway/internal/files"
 )
 
-// maxFile bounds a file of the folder that is read.
+// maxFile bounds the files of the folder that are read.
 const maxFile = 64 << 10
 
-// What lies in a server's folder. The password is in the data, so that the two appear at once.
+// The files in a server's folder. The password is inside the data, so that the two appear together.
 const (
 	dataDir      = "data"
 	passwordFile = "password"
@@ -30,7 +30,7 @@ const (
 	lockFile     = "lock"
 )
 
-// folder is where one server keeps what it has, and whose it is.
+// folder is where one server keeps its files, and the user who owns them.
 type folder struct {
 	dir   string
 	owner owner
@@ -56,8 +56,8 @@ func findFolder(ctx context.Context, opts Options) (f folder, err error) {
 // data is the folder that PostgreSQL calls its data directory.
 func (f folder) data() string { return filepath.Join(f.dir, dataDir) }
 
-// acquire makes the folder and locks it for this process. The lock goes with the process, so a killed one
-// leaves nothing behind; PostgreSQL does not inherit it.
+// acquire makes the folder and locks it for this process. The lock ends with the process, so a killed process leaves
+// no lock behind. PostgreSQL does not inherit it.
 func (f folder) acquire() (*os.File, error) {
 	if err := os.Mkdir(f.dir, 0o700); err == nil {
 		if err := f.owner.chown(f.dir); err != nil {
@@ -68,7 +68,7 @@ func (f folder) acquire() (*os.File, error) {
 	}
 	lock, err := tryLock(filepath.Join(f.dir, lockFile))
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("open %s, which another user's run has made (remove it as that user, or run as that user): %w", f.dir, err)
+		return nil, fmt.Errorf("open %s, which belongs to another user's run (remove it as that user, or run as that user): %w", f.dir, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s: %w", f.dir, err)
@@ -76,8 +76,8 @@ func (f folder) acquire() (*os.File, error) {
 	return lock, nil
 }
 
-// Remove deletes the folder of a server whose process is gone, and first stops the server if it still runs.
-// While the process lives the error is ErrInUse.
+// Remove deletes the folder of a server whose process is gone; it first stops the server if it still runs. If the
+// process is alive, the error is ErrInUse.
 func Remove(ctx context.Context, dir string) error {
 	lock, err := tryLock(filepath.Join(dir, lockFile))
 	if err != nil {
@@ -90,7 +90,7 @@ func Remove(ctx context.Context, dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// tryLock takes a lock that ends with this process; ErrInUse when another holds it.
+// tryLock takes a lock that ends with this process. It returns ErrInUse when another process holds it.
 func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -106,7 +106,8 @@ func tryLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// prepare leaves data that a server can be started on, and returns its password. The folder is locked.
+// prepare makes sure that the folder has data that a server can start on, and returns the password. The folder must
+// be locked.
 func (f folder) prepare(ctx context.Context, opts Options) (string, error) {
 	data := f.data()
 	version, err := files.Read(filepath.Join(data, "PG_VERSION"), maxFile)
@@ -132,7 +133,7 @@ func (f folder) prepare(ctx context.Context, opts Options) (string, error) {
 	return string(password), nil
 }
 
-// make makes the data beside their place and moves them there when they are whole.
+// make makes the data in a folder beside their place, and moves them there when they are complete.
 func (f folder) make(ctx context.Context, data string, opts Options) error {
 	fresh := data + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -202,8 +203,8 @@ func (f folder) initdb(ctx context.Context, fresh string, sync bool) error {
 	return nil
 }
 
-// Command returns a command that runs one of PostgreSQL's programs as the server does: as its user, in its
-// folder, with its environment.
+// Command returns a command that runs one of PostgreSQL's programs like the server: as its user, in its folder, with
+// its environment.
 func (s *Server) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	return s.folder.command(ctx, program, args...)
 }
@@ -215,14 +216,14 @@ func (f folder) command(ctx context.Context, program string, args ...string) *ex
 	return cmd
 }
 
-// env is what PostgreSQL's programs see of ours: no PG* variable that would send them elsewhere, and
+// env is the environment of PostgreSQL's programs: without PG* variables, which would redirect them, and with
 // messages in English.
 func (f folder) env() []string {
 	return []string{"PATH=" + f.bin.Dir + ":/usr/bin:/bin", "LC_ALL=C", "TZ=" + os.Getenv("TZ")}
 }
 
-// stopOrphan ends a server that still runs on the data though its process is gone, and removes a pid
-// file whose number another process has by now: PostgreSQL would take that one for a running server.
+// stopOrphan stops a server that still runs on the data although its process is gone. It also removes a pid file
+// whose number belongs to another process by now: PostgreSQL would take that process for a running server.
 func stopOrphan(ctx context.Context, data string) error {
 	path := filepath.Join(data, "postmaster.pid")
 	text, err := files.Read(path, maxFile)

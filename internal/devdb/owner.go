@@ -17,11 +17,11 @@ import (
 type owner struct {
 	uid, gid uint32
 	name     string
-	self     bool // it is the user that we run as
+	self     bool // it is our own user
 }
 
-// ownerFor returns the user for a directory: ourselves, or, for root, the user who owns the server's data
-// already, else the user postgres, else nobody.
+// ownerFor returns the user for a folder: our own or, if we are root, the owner of the server's data, else the user
+// "postgres", else the user "nobody".
 func ownerFor(dir string) (owner, error) {
 	if uid := os.Geteuid(); uid != 0 {
 		return owner{uid: uint32(uid), gid: uint32(os.Getegid()), self: true}, nil
@@ -74,9 +74,8 @@ func (o owner) chown(root string) error {
 	})
 }
 
-// Place returns where a server's folder, or a folder of such folders, can lie: dir itself, or a folder in
-// /var/lib when the user that PostgreSQL runs as cannot enter the folder above dir (a checkout in root's home).
-// It makes the folders above the one that it returns.
+// Place returns where a server's folder can be: dir itself, or a folder in /var/lib when PostgreSQL's user cannot
+// enter the folder above dir (a checkout in root's home). It makes the folders above the one that it returns.
 func Place(ctx context.Context, bin Binaries, dir string) (string, error) {
 	o, err := ownerFor(dir)
 	if err != nil {
@@ -103,7 +102,7 @@ func (o owner) place(ctx context.Context, dir, program string) (string, error) {
 	return filepath.Join(parent, filepath.Base(dir)+"-"+shortHash(dir)), nil
 }
 
-// canEnter asks the kernel, which knows of modes, groups and access lists: it starts a program there.
+// canEnter starts a program in the folder: only the kernel knows modes, groups and access lists together.
 func (o owner) canEnter(ctx context.Context, dir, program string) bool {
 	cmd := exec.CommandContext(ctx, program, "--version")
 	cmd.Dir = dir

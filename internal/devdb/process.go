@@ -12,18 +12,18 @@ import (
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed once it has ended and was waited for
-	err  error         // how it ended; to be read after done
+	err  error         // how it ended; read it after done
 }
 
-// spawn starts the command in its own process group: Ctrl-C in a terminal then reaches us alone, and we
-// decide the order in which processes end. If we die first, the kernel sends it orphaned (Linux only).
+// spawn starts the command in its own process group: Ctrl-C in a terminal then reaches only us, and we decide the
+// order in which processes end. If we die first, the kernel sends it the signal orphaned (Linux only).
 func spawn(cmd *exec.Cmd, orphaned syscall.Signal) (*process, error) {
 	cmd.SysProcAttr.Setpgid = true
 	dieWithParent(cmd.SysProcAttr, orphaned)
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// The kernel takes the thread that forked for the parent: it must live as long as the child.
+		// To the kernel the parent is the thread that forked: it must live as long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(p.done)

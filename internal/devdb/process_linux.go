@@ -8,7 +8,7 @@ import (
 
 func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }
 
-// serves reports whether the process is a PostgreSQL server of this data directory: it works in it.
+// serves reports whether the process is a PostgreSQL server on this data folder: a server works in its data folder.
 func serves(pid int, data string) bool {
 	cwd, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/cwd")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// attempts is how often a start is tried: another process may take the port between the choice and the start, and the
-// children of a killed server may hold its memory for a moment.
+// attempts is how often a start is tried. Another process may take the port after it was chosen, and the children of
+// a killed server may hold its memory for a moment.
 const attempts = 4
 
 // Start runs the server again after Stop or Crash, at the same URL, and returns once it accepts
@@ -77,7 +77,7 @@ func (s *Server) run(ctx context.Context) error {
 		cmd.Args = append(cmd.Args, "-c", name+"="+settings[name])
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	orphaned := syscall.SIGQUIT // nothing of a test's server is needed again
+	orphaned := syscall.SIGQUIT // a test's data are not needed again
 	if s.opts.Fsync {
 		orphaned = syscall.SIGINT
 	}
@@ -98,7 +98,7 @@ func (s *Server) settings() map[string]string {
 	settings := map[string]string{
 		"listen_addresses":        "127.0.0.1",
 		"port":                    strconv.Itoa(s.port),
-		"unix_socket_directories": "", // a socket's path has 107 bytes at most, and the folder may lie deeper
+		"unix_socket_directories": "", // a socket's path has at most 107 bytes, and the folder's may be longer
 		"cluster_name":            "webhook-gateway",
 		"log_checkpoints":         "off",
 	}
@@ -110,7 +110,8 @@ func (s *Server) settings() map[string]string {
 	return settings
 }
 
-// ready waits until this server answers a connection: the port alone is open before recovery is over.
+// ready waits until this server answers a connection. Its port alone proves nothing: it opens before recovery is
+// over.
 func (s *Server) ready(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -137,7 +138,7 @@ func (s *Server) answers(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close(ctx)
-	// Servers whose data are copies have one password: another one of them may have our port.
+	// Servers whose data are copies share a password, so another one of them may answer on our port.
 	var dir string
 	if err := conn.QueryRow(ctx, `SHOW data_directory`).Scan(&dir); err != nil {
 		return err
@@ -148,8 +149,8 @@ func (s *Server) answers(ctx context.Context) error {
 	return nil
 }
 
-// freePort looks below the range that systems take outgoing connections' ports from: there a port that
-// is free now stays free, also while a server is down between Stop and Start.
+// freePort chooses a port below those that systems use for outgoing connections. A port that is free there stays
+// free, also while a server is down between Stop and Start.
 func freePort() (int, error) {
 	for range 100 {
 		port := 15000 + rand.IntN(17000)

@@ -1,4 +1,4 @@
-// Package export makes captures of the deliveries and drops that a database holds.
+// Package export turns the deliveries and drops in a database into captures.
 package export
 
 import (
@@ -20,7 +20,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-// ErrNotFound says that an id is neither a delivery's nor a drop's.
+// ErrNotFound says that neither a delivery nor a drop has the id.
 var ErrNotFound = errors.New("neither a delivery nor a drop; its retention may have passed")
 
 // Exporter makes captures. It is safe for concurrent use.
@@ -37,7 +37,7 @@ func New(pool *pgxpool.Pool, reg *registry.Registry, vendors map[string]provider
 	return &Exporter{reg, feed.NewReader(pool), drops.NewStore(pool), vendors, keepToken}
 }
 
-// Capture makes a capture of the delivery or the drop of that id, or returns ErrNotFound.
+// Capture makes a capture of the delivery or the drop with this id, or returns ErrNotFound.
 func (e *Exporter) Capture(ctx context.Context, id uuid.UUID) (*capture.Capture, error) {
 	row, err := e.feed.Find(ctx, id)
 	if err == nil {
@@ -56,11 +56,11 @@ func (e *Exporter) Capture(ctx context.Context, id uuid.UUID) (*capture.Capture,
 	return e.drop(ctx, kept)
 }
 
-// origin is where a request of the provider comes from.
+// origin returns what a request of the provider comes from.
 func (e *Exporter) origin(provider string) (capture.Origin, error) {
 	p, ok := e.vendors[provider]
 	if !ok {
-		return capture.Origin{}, fmt.Errorf("it is of %s, which this build does not have", provider)
+		return capture.Origin{}, fmt.Errorf("its provider is %s, which this build does not have", provider)
 	}
 	return capture.Origin{Vendor: p, KeepToken: e.keepToken}, nil
 }
@@ -95,13 +95,13 @@ func (e *Exporter) delivery(row feed.Delivery) (*capture.Capture, error) {
 	return c, nil
 }
 
-// name ends with what no other id of that moment has.
+// name returns a capture's name. It ends with the random part of the id, which tells it from others of that moment.
 func name(provider, kind string, id uuid.UUID) string {
 	text := id.String()
 	return fmt.Sprintf("%s-%s-%s", provider, capture.Slug(kind), text[len(text)-8:])
 }
 
-// message is a request as far as it is stored, without target and body.
+// message returns the stored parts of a request, without target and body.
 func message(contentType, encoding, headers string, at time.Time) *capture.Message {
 	m := &capture.Message{Method: http.MethodPost, At: at}
 	for _, h := range []capture.Header{{"Content-Type", contentType}, {"Content-Encoding", encoding}} {
@@ -113,8 +113,8 @@ func message(contentType, encoding, headers string, at time.Time) *capture.Messa
 	return m
 }
 
-// whole is the body of a request that carries a stored delivery. One of several was stored without the batch around
-// it; alone reports that it gets a batch again.
+// whole returns the body of a request that carries a stored delivery. A delivery of a batch was stored without the
+// batch around it; alone reports that it was put into one again.
 func whole(p providers.Provider, row feed.Delivery) (body []byte, alone bool) {
 	_, id, _ := strings.Cut(row.DeliveryKey, "/")
 	is := func(body []byte) bool {
@@ -129,7 +129,7 @@ func whole(p providers.Provider, row feed.Delivery) (body []byte, alone bool) {
 			return batch, true
 		}
 	}
-	return row.Body, false // the vendor gives it no id
+	return row.Body, false // the vendor gives the delivery no id
 }
 
 func (e *Exporter) drop(ctx context.Context, kept drops.Kept) (*capture.Capture, error) {
@@ -172,7 +172,7 @@ func (e *Exporter) drop(ctx context.Context, kept drops.Kept) (*capture.Capture,
 		if i < len(deliveries) {
 			items[i].Delivery = deliveries[i]
 		}
-		if reason := reasons[i]; reason != drops.HashMismatch { // another delivery made it one
+		if reason := reasons[i]; reason != drops.HashMismatch { // it depends on another delivery
 			items[i].Reason = reason
 		}
 	}

@@ -18,7 +18,7 @@ var (
 // Is reports whether the body begins as gzip does.
 func Is(body []byte) bool { return bytes.HasPrefix(body, []byte{0x1f, 0x8b}) }
 
-// Inflate undoes gzip once. With ErrTooLarge it returns the first limit bytes and one more, with ErrFormat nothing.
+// Inflate undoes one layer of gzip. With ErrTooLarge it returns the first limit+1 bytes, with ErrFormat nothing.
 func Inflate(body []byte, limit int64) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"syscall"
 )
 
-// Freeze stops every process of the running server, as a machine does that swaps or whose disk hangs:
-// connections stay open, the kernel takes new ones, and none is answered. Thaw lets the server go on.
+// Freeze stops every process of the running server, like a machine that swaps or whose disk hangs: connections stay
+// open, the kernel accepts new ones, and no query is answered. thaw lets the server go on.
 func (s *Server) Freeze() (thaw func()) {
 	server := Postmaster(s.t, s.DataDir())
 	all := []int{server}
-	_ = syscall.Kill(server, syscall.SIGSTOP) // first, so that it forks no more
+	_ = syscall.Kill(server, syscall.SIGSTOP) // first, so that it stops forking
 	for !stopped(server) {
 	}
-	// The kernel may leave out a process while another one ends: look until there is no new one.
+	// The kernel may leave out a process while another one ends: repeat until there is no new one.
 	for news := true; news; {
 		news = false
 		for _, pid := range children(server) {
@@ -34,7 +34,7 @@ func (s *Server) Freeze() (thaw func()) {
 	}
 }
 
-// Postmaster returns the process of the server that runs on a data directory.
+// Postmaster returns the process id of the server on a data folder.
 func Postmaster(t T, dataDir string) int {
 	t.Helper()
 	text, _ := os.ReadFile(filepath.Join(dataDir, "postmaster.pid")) // its first line is the process

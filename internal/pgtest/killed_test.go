@@ -37,7 +37,7 @@ func (t *childT) Fatalf(format string, args ...any) {
 	os.Exit(1)
 }
 
-// child prints the folder of its server, waits for a line on its standard input, and ends as told.
+// child prints the folder of its server, waits for a line on its standard input, and ends or panics.
 func child(role string) {
 	t := &childT{}
 	switch role {
@@ -178,7 +178,7 @@ func TestStartAfterAKill(t *testing.T) {
 	_ = conn.Close(t.Context())
 }
 
-// ordinary returns how to run as an ordinary user: as ourselves, or as nobody when we are root.
+// ordinary returns how to run as an ordinary user: our own or, if we are root, the user "nobody".
 func ordinary(t *testing.T) (attr *syscall.SysProcAttr, uid, gid int) {
 	t.Helper()
 	if os.Geteuid() != 0 {

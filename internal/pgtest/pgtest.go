@@ -1,7 +1,6 @@
-// Package pgtest gives tests real PostgreSQL: one private server per test process, with a migrated database
-// for each test, and servers that a test can stop, crash, freeze and fail over. It needs PostgreSQL's programs on
-// the machine (see devdb.Find) and no running server. A test that cannot have its database fails; it is never
-// skipped.
+// Package pgtest gives tests a real PostgreSQL: one private server for each test process, with a migrated database
+// for each test, and servers that a test can stop, crash, freeze and fail over. It needs PostgreSQL's programs on the
+// machine (see devdb.Find) but no running server. A test that cannot have its database fails; it is never skipped.
 package pgtest
 
 import (
@@ -19,21 +18,21 @@ import (
 	"webhook-gateway/internal/pg"
 )
 
-// M is what pgtest needs of *testing.M.
+// M is the part of *testing.M that pgtest needs.
 type M interface{ Run() int }
 
-// T is what pgtest needs of testing.TB. Importers' tests hand in theirs through idempotencytest.T.
+// T is the part of testing.TB that pgtest needs. Importers' tests pass theirs through idempotencytest.T.
 type T interface {
 	Helper()
 	Cleanup(func())
 	Fatalf(format string, args ...any)
 }
 
-// Main is for TestMain: it runs the tests, stops the server that they shared, and ends the process.
+// Main is for TestMain: it runs the tests, stops their shared server, and ends the process.
 func Main(m M) { os.Exit(Stopping(m).Run()) }
 
-// Stopping returns an M whose Run also stops the server that the tests shared, for a TestMain that checks
-// something afterwards: goleak.VerifyTestMain(pgtest.Stopping(m)).
+// Stopping returns an M whose Run also stops the shared server, for a TestMain that checks something afterwards:
+// goleak.VerifyTestMain(pgtest.Stopping(m)).
 func Stopping(m M) M { return stopping{m} }
 
 type stopping struct{ M }
@@ -43,8 +42,8 @@ func (s stopping) Run() int {
 	return s.M.Run()
 }
 
-// New gives the test its own database with the schema migrated, as a URL for pgxpool.New. When the test ends,
-// the database is dropped and its connections are cut. The first call in a process starts the server.
+// New makes a migrated database for the test and returns its URL, for pgxpool.New. When the test ends, the database
+// is dropped and its connections are cut. The first call in a process starts the server.
 func New(t T) string {
 	t.Helper()
 	s, name, err := shared.get()
@@ -59,12 +58,12 @@ func New(t T) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
-		_ = execute(ctx, s, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") // one that stays goes with the server
+		_ = execute(ctx, s, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") // if it fails, the database goes with the server
 	})
 	return s.URL(name)
 }
 
-// Pool is New opened as a pool, which is closed when the test ends.
+// Pool is New as an open pool, which is closed when the test ends.
 func Pool(t T) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pg.Open(context.Background(), New(t), 1) // as the gateway does
@@ -78,9 +77,9 @@ func Pool(t T) *pgxpool.Pool {
 // Database is the migrated database of a server from NewServer: server.URL(pgtest.Database).
 const Database = "gateway"
 
-// Options says how a server of NewServer runs.
+// Options says how to run a server of NewServer.
 type Options struct {
-	// Fsync makes commits survive a loss of power, and puts the data on a disk.
+	// Fsync makes commits survive a power loss, and puts the data on a disk.
 	Fsync bool
 	// Settings are further settings of PostgreSQL, by their names.
 	Settings map[string]string
@@ -93,8 +92,8 @@ type Server struct {
 	opts Options
 }
 
-// NewServer starts a server that belongs to this test alone, for tests that stop, crash and start it again. It
-// has a migrated database, Database. When the test ends, the server is stopped and its data are removed.
+// NewServer starts a server for this test alone, for tests that stop, crash and start it again. It has a migrated
+// database, Database. When the test ends, the server is stopped and its data are removed.
 func NewServer(t T, opts Options) *Server {
 	t.Helper()
 	return newServer(t, baseFor(opts), opts)
@@ -118,7 +117,7 @@ func newServer(t T, base string, opts Options) *Server {
 	return &Server{Server: s, t: t, opts: opts}
 }
 
-// startTimeout bounds everything that a test waits for here, on a machine that is busy with other tests.
+// startTimeout bounds each wait of a test in this package, on a machine that is busy with other tests.
 const startTimeout = 2 * time.Minute
 
 func clone(ctx context.Context, s *devdb.Server, name string) error {
@@ -144,10 +143,10 @@ type sharedServer struct {
 	names  int
 }
 
-// shared is process-wide because the tests of a package are: TestMain and New have nothing else in common.
+// shared is process-wide because TestMain and New have nothing else in common.
 var shared sharedServer
 
-// get returns the server, which the first call starts, and a name for a new database.
+// get returns the server, which the first call starts, and a new name for a database.
 func (s *sharedServer) get() (server *devdb.Server, name string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +162,7 @@ func startShared() (*devdb.Server, error) {
 	defer cancel()
 	opts := Options{Settings: map[string]string{
 		"max_connections": "300", // tests run in parallel, each with a pool
-		// Far from UTC and no whole number of hours: code that takes the server's zone for UTC is found out.
+		// Far from UTC, and not a whole number of hours: code that takes the server's zone for UTC fails.
 		"timezone": "Pacific/Chatham",
 	}}
 	s, err := open(ctx, baseFor(opts), opts)

@@ -18,10 +18,10 @@ import (
 	"webhook-gateway/migrations"
 )
 
-// template is the database that every test's database is a copy of.
+// template is the database from which every test's database is copied.
 const template = "gateway_template"
 
-// templateFormat changes when this code makes other templates than before.
+// templateFormat changes when this code makes templates differently.
 const templateFormat = "1"
 
 // templateAge is how long a template is kept after its last use.
@@ -39,8 +39,8 @@ type servers struct {
 	lock *os.File
 }
 
-// memory is a file system in memory, where there is one. On a busy disk a test waits seconds for its
-// copies, there a tenth of one.
+// memory is a file system in memory, if the machine has one. A copy takes a test seconds on a busy disk, and a tenth
+// of a second there.
 const memory = "/dev/shm"
 
 // baseFor returns the folder that holds the folder of the test servers.
@@ -61,7 +61,7 @@ func lockServers(ctx context.Context, base string) (*servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The servers' user passes through, where that is another one than ours.
+	// The servers' user may not be ours, and must pass through.
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("make the test servers' folder: %w", err)
 	}
@@ -87,7 +87,7 @@ func lockServers(ctx context.Context, base string) (*servers, error) {
 
 func (s *servers) unlock() { _ = s.lock.Close() } // it was only locked, never written
 
-// checkOwned refuses a folder that another user has made for us in the shared temporary folder.
+// checkOwned refuses a folder that another user has made in the shared temporary folder.
 func checkOwned(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -100,8 +100,7 @@ func checkOwned(dir string) error {
 	return nil
 }
 
-// open returns a new server in base, not started, whose folder this process holds. It begins with a copy of the
-// template.
+// open returns a new server in base, not yet started, with a copy of the template. This process holds its folder.
 func open(ctx context.Context, base string, opts Options) (*devdb.Server, error) {
 	s, err := lockServers(ctx, base)
 	if err != nil {
@@ -123,12 +122,12 @@ func (s *servers) open(ctx context.Context, opts Options, from string) (*devdb.S
 
 // discard ends a server and deletes its folder.
 func discard(s *devdb.Server) {
-	_ = s.Crash()             // it is killed if need be, and nothing of it is kept
+	_ = s.Crash()             // nothing of it is kept, so an error does not matter
 	_ = os.RemoveAll(s.Dir()) // the next sweep removes what stays
 	_ = s.Close()
 }
 
-// template returns the data of a stopped server that holds the template database, and makes them if need be.
+// template returns the data of a stopped server with the template database, and makes them if they are missing.
 func (s *servers) template(ctx context.Context) (string, error) {
 	hash := sha256.Sum256([]byte(strings.Join([]string{templateFormat, s.bin.Dir, s.bin.Version, migrations.Hash()}, "\x00")))
 	path := filepath.Join(s.dir, fmt.Sprintf("template-%x", hash[:6]))
@@ -167,7 +166,7 @@ func fill(ctx context.Context, s *devdb.Server) error {
 	return execute(ctx, s, "ALTER DATABASE "+template+" WITH IS_TEMPLATE true ALLOW_CONNECTIONS false")
 }
 
-// sweep removes what killed runs and earlier schemas have left. What it cannot remove stays for the next one.
+// sweep removes what killed runs and earlier schemas have left. What it cannot remove stays for the next sweep.
 func (s *servers) sweep(ctx context.Context) {
 	entries, _ := os.ReadDir(s.dir) // see above
 	for _, e := range entries {

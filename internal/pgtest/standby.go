@@ -13,8 +13,8 @@ import (
 	"webhook-gateway/internal/devdb"
 )
 
-// NewStandby starts a streaming standby of the primary, made by pg_basebackup, that belongs to this test
-// alone. It has the primary's settings and another port. When the test ends, it is stopped and its data are removed.
+// NewStandby starts a streaming standby of the primary for this test alone, made by pg_basebackup. It has the
+// primary's settings and another port. When the test ends, the standby is stopped and its data are removed.
 func NewStandby(t T, primary *Server) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -40,8 +40,7 @@ func openEmpty(ctx context.Context, opts Options) (*devdb.Server, error) {
 	return all.open(ctx, opts, "")
 }
 
-// Rejoin gives up the stopped server's data, makes it a standby of the primary, and starts it at the address that
-// it had.
+// Rejoin deletes the stopped server's data, makes it a standby of the primary, and starts it at its old address.
 func (s *Server) Rejoin(ctx context.Context, primary *Server) error {
 	if err := os.RemoveAll(s.DataDir()); err != nil {
 		return fmt.Errorf("remove the old data: %w", err)
@@ -54,7 +53,7 @@ func (s *Server) Rejoin(ctx context.Context, primary *Server) error {
 	return s.Start(ctx)
 }
 
-// Promote makes a standby a primary, and returns once it takes writes.
+// Promote turns a standby into a primary, and returns once it accepts writes.
 func (s *Server) Promote(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {

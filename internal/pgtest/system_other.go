@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// roomInMemory is only known of Linux.
+// roomInMemory is only implemented for Linux.
 func roomInMemory() bool { return false }
 
 // children lists the processes that a process has started.
@@ -17,7 +17,7 @@ func children(pid int) []int {
 	return numbers(string(out))
 }
 
-// stopped reports whether a process stands still, or has ended.
+// stopped reports whether a process is stopped or has ended.
 func stopped(pid int) bool {
 	out, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
 	return err != nil || strings.HasPrefix(string(out), "T")

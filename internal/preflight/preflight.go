@@ -1,4 +1,4 @@
-// Package preflight checks, before anything is received, that a database can be used.
+// Package preflight checks that a database can be used, before the gateway receives anything.
 package preflight
 
 import (
@@ -40,11 +40,11 @@ func Check(ctx context.Context, t Target) error {
 	return jobs.CheckKeys(ctx, t.Pool, t.Keys)
 }
 
-// Database is what Try found.
+// Database describes the database that Try found.
 type Database struct {
 	pg.Server
-	Schema      int64   `json:"schema_version"` // of the last migration; 0: none
-	Newer       bool    `json:"schema_newer"`   // that one is a later build's
+	Schema      int64   `json:"schema_version"` // the last migration; 0: none
+	Newer       bool    `json:"schema_newer"`   // the last migration is from a later build
 	RoundTripMS float64 `json:"round_trip_ms"`
 }
 
@@ -69,8 +69,8 @@ func (d *Database) String() string {
 	return text + fmt.Sprintf(", round trip %.1f ms", d.RoundTripMS)
 }
 
-// Try does what serve does to the database, for a delivery of the vendor, and rolls it back. It returns what it found,
-// nil where nothing answers. The error joins every problem.
+// Try does to the database what serve does for a delivery of the provider, and rolls it back. It returns what it
+// found, nil if no server answers. The error joins every problem.
 func Try(ctx context.Context, t Target, vendor providers.Provider) (*Database, error) {
 	server, err := pg.Describe(ctx, t.Pool)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	together = 16               // requests at once; their bodies are in memory meanwhile
+	together = 16               // requests at once: their bodies are in memory meanwhile
 	deadline = 30 * time.Second // of each; no vendor waits
 )
 
-// DryRun sets how each drop of the plan would end. It changes nothing else.
+// DryRun sets how each drop of the plan would end. It writes nothing to the database.
 func (d *Driver) DryRun(ctx context.Context, plan *Plan) error {
 	for some := range plan.requests() {
 		if err := d.read(ctx, some); err != nil {
@@ -34,8 +34,9 @@ func (d *Driver) DryRun(ctx context.Context, plan *Plan) error {
 	return nil
 }
 
-// Drive redrives the drops of the plan. It writes down who does it and why before, and the outcome after. When ctx ends
-// or an error occurs, the plan tells what was done until then; requests that are under way are finished first.
+// Drive redrives the drops of the plan. Before each, it records who redrives it and why; afterwards it records the
+// outcome. When ctx ends or an error occurs, it finishes the requests that it has begun, and the plan shows what was
+// done.
 func (d *Driver) Drive(ctx context.Context, plan *Plan, by, why string) error {
 	for some := range plan.requests() {
 		if err := ctx.Err(); err != nil {
@@ -73,13 +74,13 @@ func (d *Driver) drive(ctx context.Context, some []*request, by, why string) err
 	if err := d.drops.EndRedrives(ctx, at, ended); err != nil {
 		return err
 	}
-	for i, s := range steps { // another redrive may have been first
+	for i, s := range steps { // another redrive may have been faster
 		s.Outcome, s.Detail, s.Delivery = ended[i].Outcome, ended[i].Detail, ended[i].Delivery
 	}
 	return nil
 }
 
-// settle sends the deliveries that have no outcome yet through the gate, and waits for their endings.
+// settle sends the deliveries without an outcome through the gate, and waits for their endings.
 func (d *Driver) settle(some []*request) {
 	var waits []func()
 	for _, r := range some {
@@ -117,7 +118,8 @@ func (d *Driver) settle(some []*request) {
 	}
 }
 
-// read loads the requests and reads them as things stand now. It refuses what was not kept or is no longer there.
+// read loads the requests, and parses and resolves them with the present sources and jobs. It refuses drops whose
+// request was not kept or no longer contains them.
 func (d *Driver) read(ctx context.Context, some []*request) error {
 	for _, r := range some {
 		whole, err := d.drops.Find(ctx, r.steps[0].Drop.ID)

@@ -13,14 +13,14 @@ import (
 	"webhook-gateway/providers"
 )
 
-// unknown is a delivery whose key is not there.
+// unknown is a delivery without a stored key.
 type unknown struct {
 	*part
 	req *providers.Request
 }
 
-// lookUp ends the deliveries that the inbox has already. A key that is there shows that when the delivery is settled. For
-// the others it reads the inbox: keys are forgotten after days, rows after weeks.
+// lookUp ends the deliveries that the inbox has already. If the key exists, settling the delivery shows that.
+// Otherwise lookUp reads the inbox: keys are forgotten after days, rows after weeks.
 func (d *Driver) lookUp(ctx context.Context, some []*request) error {
 	var list []unknown
 	for _, r := range some {
@@ -51,7 +51,7 @@ func (d *Driver) lookUp(ctx context.Context, some []*request) error {
 	return nil
 }
 
-// readKey reads how the delivery's key stands. A delivery without an id of the vendor's has none.
+// readKey reads the state of the delivery's key. A delivery without a vendor's id has no key.
 func (d *Driver) readKey(ctx context.Context, p *part, provider string) error {
 	if p.item.VendorID == "" {
 		return nil
@@ -69,7 +69,7 @@ func (d *Driver) readKey(ctx context.Context, p *part, provider string) error {
 	return err
 }
 
-// lookUpByID finds what an earlier redrive stored, for whichever job: it minted the same id.
+// lookUpByID finds the rows of earlier redrives, for any job: they minted the same ids.
 func (d *Driver) lookUpByID(ctx context.Context, list []unknown) error {
 	byID := make(map[uuid.UUID]*part)
 	var ids []uuid.UUID
@@ -88,8 +88,8 @@ func (d *Driver) lookUpByID(ctx context.Context, list []unknown) error {
 	return nil
 }
 
-// lookUpByKey finds what was stored of the vendor's other attempts. No index has the key. But an id begins with the time
-// of receipt, so the primary key leads to what was received within the time in which the vendor may repeat.
+// lookUpByKey finds the rows of the vendor's other attempts. No index has the key. But an id begins with the time of
+// receipt, so the primary key limits the search to the time in which the vendor may repeat.
 func (d *Driver) lookUpByKey(ctx context.Context, list []unknown) error {
 	byKey := make(map[string][]*part)
 	var keys []string
@@ -119,7 +119,8 @@ func (d *Driver) lookUpByKey(ctx context.Context, list []unknown) error {
 	return nil
 }
 
-// window is when the deliveries and the vendor's other attempts at them were received: a key outlasts every repeat.
+// window returns when the deliveries and the vendor's other attempts at them were received: a key outlasts every
+// repeat.
 func (d *Driver) window(list []unknown) (from, until time.Time) {
 	for _, u := range list {
 		at, span := u.req.ReceivedAt, d.scopes[u.req.Provider].Retention()
@@ -133,7 +134,7 @@ func (d *Driver) window(list []unknown) (from, until time.Time) {
 	return from, until
 }
 
-// duplicateOf ends the delivery as one that is in the inbox.
+// duplicateOf ends the delivery as a duplicate of a row in the inbox.
 func (p *part) duplicateOf(id uuid.UUID) {
 	p.outcome, p.detail = drops.Outcome(drops.Duplicate), alreadyKept+" as "+id.String()
 }

@@ -18,26 +18,26 @@ const (
 	otherContent = "its key was claimed with other content meanwhile"
 )
 
-// Plan is what will be redriven, and after DryRun or Drive the outcomes.
+// Plan holds the drops to redrive and, after DryRun or Drive, their outcomes.
 type Plan struct {
 	Steps []*Step
-	More  bool // the filter selects more than its limit
+	More  bool // the filter selects more drops than its limit
 }
 
 // Step is one drop of a plan.
 type Step struct {
-	Drop    drops.Kept    // without its request; of a drop that does not exist, the id alone
-	Refused bool          // it is not redriven
+	Drop    drops.Kept    // without its request; only the id if the drop does not exist
+	Refused bool          // it will not be redriven
 	Outcome drops.Outcome // empty: refused, or not reached
-	Detail  string        // of the outcome, or why it is refused
-	// Where it belongs now. Zero when that is unknown, and for a drop that is several deliveries.
+	Detail  string        // explains the outcome, or why it is refused
+	// Where the delivery belongs now. Zero when that is unknown, or when the drop is several deliveries.
 	Job, Organization uuid.UUID
-	Delivery          uuid.UUID // its row of the inbox; zero: none, or several
+	Delivery          uuid.UUID // its row in the inbox; zero if there are none or several
 
 	parts []part
 }
 
-// part is one delivery of a drop. A drop is one, unless its request could not be read when it came.
+// part is one delivery of a drop. A drop has one, unless its request could not be parsed when it came.
 type part struct {
 	item     providers.Item
 	key      idempotency.Kind // the state of its key when it was read
@@ -46,7 +46,7 @@ type part struct {
 	delivery uuid.UUID
 }
 
-// request is the drops of one request.
+// request groups the drops of one request.
 type request struct {
 	*providers.Request
 	steps []*Step
@@ -67,8 +67,8 @@ func (p *Plan) Counts() map[string]int {
 	return counts
 }
 
-// requests groups what is not refused by request, and yields some requests at a time. What was read of them is freed
-// after that: their bodies may not fit in memory together.
+// requests groups the drops that are not refused by request, and yields a few requests at a time. It frees their
+// bodies afterwards: together they may not fit in memory.
 func (p *Plan) requests() iter.Seq[[]*request] {
 	return func(yield func([]*request) bool) {
 		var all []*request
@@ -99,7 +99,7 @@ func (p *Plan) requests() iter.Seq[[]*request] {
 	}
 }
 
-// stepsOf lists the drops that are not refused.
+// stepsOf returns the drops that are not refused.
 func stepsOf(some []*request) []*Step {
 	var steps []*Step
 	for _, r := range some {
@@ -114,10 +114,10 @@ func stepsOf(some []*request) []*Step {
 
 func (s *Step) refuse(why string) { s.Refused, s.Detail = true, why }
 
-// take picks what the drop is among the deliveries of its request as they are read now.
+// take finds the drop among the deliveries of its request, as they are parsed now.
 func (s *Step) take(items []providers.Item) {
-	// The drop of a request that could not be read stands for all of it. One that the database refused was read, and
-	// has a fingerprint.
+	// The drop of a request that could not be parsed stands for the whole request. One that the database refused was
+	// parsed, and has a fingerprint.
 	whole := s.Drop.Reason == drops.Malformed && s.Drop.RequestHash == ""
 	for _, item := range items {
 		if whole || item.Position == s.Drop.Position {
@@ -132,7 +132,7 @@ func (s *Step) take(items []providers.Item) {
 	}
 }
 
-// end takes over how the delivery was settled.
+// end records how the delivery was settled.
 func (p *part) end(req *providers.Request, ending providers.Ending) {
 	switch {
 	case ending.Failed:
@@ -165,8 +165,8 @@ func (p *part) predict() {
 	}
 }
 
-// conclude makes one outcome of the drop's deliveries: failed if one failed, else accepted if one was, else that of the
-// first.
+// conclude combines the outcomes of the drop's deliveries: failed if one failed, else accepted if one was, else the
+// first one's.
 func (s *Step) conclude() {
 	rank := map[drops.Outcome]int{drops.Failed: 2, drops.Accepted: 1}
 	counts, order := make(map[drops.Outcome]int), []drops.Outcome(nil)

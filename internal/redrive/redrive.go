@@ -1,5 +1,5 @@
-// Package redrive processes kept drops again, as if their requests had just been verified: it reads, resolves and stores
-// them as things stand now.
+// Package redrive processes kept drops again, as if their requests had just been verified: it parses, resolves and
+// stores them with the present sources and jobs.
 package redrive
 
 import (
@@ -21,11 +21,11 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Connections is how many connections a Driver's pool needs: for its committer, for deliveries that are settled alone, and
-// three to read.
+// Connections is the number of connections that a Driver's pool needs: for its committer, for deliveries that are
+// settled alone, and three to read.
 const Connections = 1 + inbox.SpareConnections + 3
 
-// RefuseMismatch is why no hash_mismatch is redriven.
+// RefuseMismatch says why a hash_mismatch is never redriven.
 const RefuseMismatch = "a hash_mismatch is not redriven: its key belongs to other content"
 
 // Driver redrives drops through its own gate and inbox, on the gateways' database.
@@ -38,7 +38,7 @@ type Driver struct {
 	settler *inbox.Inbox
 }
 
-// Deps are what a Driver works with.
+// Deps are what a Driver needs.
 type Deps struct {
 	Pool       *pgxpool.Pool // with room for Connections; it stays the caller's
 	Vendors    []providers.Provider
@@ -47,8 +47,8 @@ type Deps struct {
 	Log        *slog.Logger
 }
 
-// New returns a Driver, which must be stopped. maxInflated bounds a body as in providers.NewGate. The options' Committers
-// are ignored: one stores the deliveries in their order.
+// New returns a Driver, which must be stopped. maxInflated is as in providers.NewGate. The options' Committers is
+// ignored: one committer stores the deliveries in their order.
 func New(deps Deps, options inbox.Options, maxInflated int64) (*Driver, error) {
 	keys, err := idempotency.NewService(deps.Pool, idempotency.Options{})
 	if err != nil {
@@ -75,10 +75,10 @@ func New(deps Deps, options inbox.Options, maxInflated int64) (*Driver, error) {
 	return d, nil
 }
 
-// Stop waits for deliveries that are being stored.
+// Stop waits until the deliveries in progress are stored.
 func (d *Driver) Stop() { d.settler.Stop(context.Background()) }
 
-// PlanIDs plans the drops with these ids, in their order. One that does not exist is refused.
+// PlanIDs plans the drops with these ids, in this order. It refuses an id that does not exist.
 func (d *Driver) PlanIDs(ctx context.Context, ids []uuid.UUID) (*Plan, error) {
 	plan := &Plan{}
 	redrives, err := d.drops.Redrives(ctx, ids)
@@ -101,11 +101,11 @@ func (d *Driver) PlanIDs(ctx context.Context, ids []uuid.UUID) (*Plan, error) {
 	return plan, nil
 }
 
-// PlanFilter plans the drops that the filter selects, the oldest first. The filter's limit counts those that are not
-// refused: the newest are planned, and the plan says whether there are more.
+// PlanFilter plans the drops that the filter selects, the oldest first. The filter's limit counts only drops that are
+// not refused. Beyond it the newest are planned, and the plan's More is set.
 func (d *Driver) PlanFilter(ctx context.Context, filter drops.Filter) (*Plan, error) {
 	plan, wanted := &Plan{}, filter.Limit
-	filter.Limit = 1000 // settled drops take places of a page too
+	filter.Limit = 1000 // settled drops fill a page too
 	for {
 		page, more, err := d.drops.List(ctx, filter)
 		if err != nil {
@@ -134,7 +134,7 @@ func (d *Driver) PlanFilter(ctx context.Context, filter drops.Filter) (*Plan, er
 	}
 }
 
-// refusal is why a drop is not redriven; empty when it is.
+// refusal returns why a drop is not redriven; empty if it is.
 func (d *Driver) refusal(kept drops.Kept, redrives []drops.Redrive) string {
 	for _, before := range redrives {
 		if before.Outcome.Settled() {

@@ -18,7 +18,7 @@ import (
 // maxSecretsFile bounds a file of secrets.
 const maxSecretsFile = 1 << 20
 
-// File is a file of secrets: what each name that captures use stands for.
+// File is a file of secrets: the path and the secret of each source or job, by the name that captures use.
 type File map[string]Entry
 
 // Entry is a source or a job in a file of secrets.
@@ -27,8 +27,8 @@ type Entry struct {
 	Secret string `yaml:"secret"`
 }
 
-// ReadFile reads a file of secrets: a YAML mapping of names to paths and secrets. Only its owner may be able to read
-// it. An error quotes only names from it.
+// ReadFile reads a file of secrets: a YAML mapping of names to paths and secrets. It refuses a file that others than
+// its owner can read. An error quotes only names from the file.
 func ReadFile(file string) (File, error) {
 	f, err := files.Open(file)
 	if errors.Is(err, files.ErrNotRegular) {

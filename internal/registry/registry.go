@@ -17,7 +17,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Registry is what a database held of sources and jobs when it was read. It is safe for concurrent use.
+// Registry holds the sources and jobs of a database as they were when it was read. It is safe for concurrent use.
 type Registry struct{ *jobs.Snapshot }
 
 // Read reads every source and job. Secrets that keys does not open are counted and left out.
@@ -32,7 +32,7 @@ type Found struct {
 	Job    *jobs.Job    // nil: a source
 }
 
-// place is the path of a source or job, and the secret that signs there.
+// place returns the path of a source or job, and the secret that signs requests to it.
 func (f Found) place(of string) (capture.Place, error) {
 	var p capture.Place
 	if f.Job != nil {
@@ -45,7 +45,7 @@ func (f Found) place(of string) (capture.Place, error) {
 	return p, err
 }
 
-// ring holds the secrets that verify calls of the source or job.
+// ring returns the secrets that verify calls of the source or job.
 func (f Found) ring() jobs.Keyring {
 	if f.Source != nil {
 		return f.Source.Keyring
@@ -53,7 +53,7 @@ func (f Found) ring() jobs.Keyring {
 	return f.Job.Keyring
 }
 
-// Newest returns the secret that was set last. The error names the holder; it wraps jobs.ErrKey where the secret is
+// Newest returns the secret that was set last. The error names the holder; it wraps jobs.ErrKey when the secret is
 // sealed with another key.
 func Newest(ring jobs.Keyring, holder string) (string, error) {
 	switch {
@@ -92,8 +92,8 @@ func (r *Registry) jobByID(provider string, id uuid.UUID) (Found, error) {
 	return f, nil
 }
 
-// Find returns the places of the sources and jobs that captures name, and what was found, both by capture.PlaceKey. The
-// error names everything that is missing.
+// Find returns the places of the sources and jobs that captures name, and the sources and jobs themselves, both by
+// capture.PlaceKey. The error names everything that is missing.
 func (r *Registry) Find(list []*capture.Capture) (capture.Places, map[string]Found, error) {
 	cast, err := capture.Parties(list)
 	if err != nil {
@@ -187,8 +187,8 @@ func pinning(p capture.Party) string {
 	return text
 }
 
-// Keyrings returns the secrets of the provider's sources, and of its active jobs that have their own, by what they
-// are called: "source main", "job 019c…".
+// Keyrings returns the secrets of the provider's sources, and of its active jobs that have their own. The keys say
+// whose they are: "source main", "job 019c…".
 func (r *Registry) Keyrings(provider string) map[string]jobs.Keyring {
 	rings := make(map[string]jobs.Keyring)
 	for _, s := range r.AllSources(provider) {

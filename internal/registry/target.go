@@ -9,13 +9,13 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// Target is where a sample for a source or job is sent, and the identities that the sample names there.
+// Target is where a sample is sent, and the identities that the sample names there.
 type Target struct {
 	capture.Place
-	Identities map[string]string // by the vendor's names for them; one of each
+	Identities map[string]string // by the vendor's names for them; one value for each
 }
 
-// SourceTarget returns the target of a source. Of its jobs' tenants the newest one of each kind is among the identities.
+// SourceTarget returns the target of a source. Its identities include the newest tenant of each kind among its jobs.
 func (r *Registry) SourceTarget(provider, name string) (Target, error) {
 	s, ok := r.Source(provider, name)
 	if !ok {

@@ -16,7 +16,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Database is the gateway's, and tells what became of deliveries.
+// Database is the gateway's database, which shows how deliveries ended.
 type Database struct {
 	registry *registry.Registry
 	found    map[string]registry.Found
@@ -29,15 +29,15 @@ type Database struct {
 	attributed map[string]bool // keys that a case of this run has won
 }
 
-// NewDatabase returns a database over the pool, which stays the caller's. found is what the registry found of the
-// captures.
+// NewDatabase returns a database over the pool, which stays the caller's. found holds the sources and jobs that the
+// registry found for the captures.
 func NewDatabase(pool *pgxpool.Pool, reg *registry.Registry, found map[string]registry.Found, vendors map[string]providers.Provider) (*Database, error) {
 	keys, err := idempotency.NewService(pool, idempotency.Options{})
 	return &Database{registry: reg, found: found, vendors: vendors, keys: keys, feed: feed.NewReader(pool), drops: drops.NewStore(pool),
 		attributed: make(map[string]bool)}, err
 }
 
-// look notes which deliveries the gateway has already: they will be duplicates.
+// look records which deliveries the gateway has already: they will be duplicates.
 func (d *Database) look(ctx context.Context, cases []*Case) error {
 	d.began = time.Now()
 	for _, c := range cases {
@@ -63,8 +63,8 @@ type keyed struct {
 	hash idempotency.Hash
 }
 
-// refs are the deliveries of a case that have an id and a job, by their keys. There are none where an alteration makes
-// other deliveries of it, or where none should be claimed.
+// refs returns the deliveries of a case that have an id and a job, by their keys. It returns none when an alteration
+// changes the deliveries, or when none should be claimed.
 func (d *Database) refs(c *Case) map[string]keyed {
 	if c.altered() || c.want.Outcomes[capture.Accepted]+c.want.Outcomes[string(drops.Duplicate)] == 0 {
 		return nil
@@ -95,8 +95,8 @@ func (d *Database) deliveries(c *Case) []providers.Delivery {
 
 func (c *Case) altered() bool { return c.alter != nil || c.Capture.Sign.Alter != nil }
 
-// jobOf is the active job that a delivery of the capture reaches: the source's for its tenant, or the one that has its
-// own secrets. Nil: none.
+// jobOf returns the active job that a delivery of the capture reaches: the source's job for its tenant, or the job
+// with its own secrets. Nil if there is none.
 func (d *Database) jobOf(c *capture.Capture, tenant jobs.Identity) *jobs.Job {
 	if c.Source == nil {
 		return d.found[capture.PlaceKey(c.Provider, "job", c.Job.Name)].Job
@@ -115,8 +115,8 @@ func (d *Database) jobOf(c *capture.Capture, tenant jobs.Identity) *jobs.Job {
 	return job
 }
 
-// outcomesKnown reports whether a database tells the outcomes of a case: all of it was acknowledged, and none of it is a
-// handshake or a refusal.
+// outcomesKnown reports whether the database shows all outcomes of a case. It does when every request was
+// acknowledged, and none is a handshake or refused.
 func (c *Case) outcomesKnown() bool {
 	if c.altered() || c.Statuses[200] != c.times || c.times == 0 {
 		return false
@@ -131,10 +131,10 @@ func (c *Case) outcomesKnown() bool {
 	return true
 }
 
-// keptBodies is how many drops of an origin keep their body in a minute.
+// keptBodies is the number of drops of one origin that keep their body in one minute.
 const keptBodies = 100
 
-// settle finds out what became of a case.
+// settle finds the outcomes of a case.
 func (d *Database) settle(ctx context.Context, c *Case) error {
 	got := make(capture.Outcomes)
 	deliveries := max(len(d.deliveries(c)), 1) * c.times
@@ -160,7 +160,7 @@ func (d *Database) settle(ctx context.Context, c *Case) error {
 	for name, n := range now.Plus(c.before, -1) {
 		want := c.want.Outcomes[name]
 		if name != capture.Accepted && n < want && c.times > keptBodies {
-			n = want // beyond so many a minute a drop keeps no body by which it would be found
+			n = want // further drops in a minute keep no body, so they cannot be found
 		}
 		got[name] += n
 	}
@@ -171,10 +171,10 @@ func (d *Database) settle(ctx context.Context, c *Case) error {
 	return nil
 }
 
-// written counts what is found by its body, because it has no key: the rows of deliveries that the vendor gives no id,
-// and the drops. A key tells of a hash_mismatch.
+// written counts the outcomes that have no key, and finds them by body: deliveries without a vendor's id, and drops.
+// It leaves out hash_mismatch, which the key shows.
 func (d *Database) written(ctx context.Context, c *Case) (capture.Outcomes, error) {
-	since := d.began.Add(-time.Minute) // the gateway's clock may be another
+	since := d.began.Add(-time.Minute) // the gateway's clock may differ
 	counts := make(capture.Outcomes)
 	var bodies [][]byte
 	for _, delivery := range d.deliveries(c) {

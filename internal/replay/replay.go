@@ -1,5 +1,5 @@
-// Package replay sends captures, signed anew, to a gateway and judges the result: the answers and, where a database can
-// be asked, what the gateway made of the deliveries.
+// Package replay signs captures anew, sends them to a gateway and checks the results: the answers and, if it has the
+// database, the outcomes of the deliveries.
 package replay
 
 import (
@@ -18,37 +18,38 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Case is one capture to send, or one step of a scenario. Its results are there when Run has returned.
+// Case is one capture to send, or one step of a scenario. Its results are set when Run has returned.
 type Case struct {
 	Name    string
 	Capture *capture.Capture
 
-	// Statuses counts the answers by status, Failed the requests without one, for the first of which Err says why.
+	// Statuses counts the answers by status. Failed counts the requests without an answer; Err is the first one's
+	// error.
 	Statuses map[int]int
 	Failed   int
 	Err      error
-	// Outcomes is what the gateway made of the deliveries; nil where that is not known.
+	// Outcomes counts how the deliveries ended; nil when that is not known.
 	Outcomes capture.Outcomes
-	// Problems says what is not as expected.
+	// Problems lists what is not as expected.
 	Problems []string
 
 	times int
-	want  capture.Result // of all the times together
+	want  capture.Result // of all requests together
 	alter *capture.Alter
 	step  *capture.Step // nil: a capture
 
 	mu           sync.Mutex
-	otherAnswers int // with the right status and another body
+	otherAnswers int // with the expected status and another body
 	took         []time.Duration
 
-	known  map[string]bool  // keys that the gateway had before
-	before capture.Outcomes // what it had written of the body before
+	known  map[string]bool  // keys that the gateway had before the run
+	before capture.Outcomes // what the gateway had stored of the body before the run
 }
 
 // Sent is how many requests were sent.
 func (c *Case) Sent() int { return len(c.took) + c.Failed }
 
-// Durations are the median and the longest of the times to an answer.
+// Durations returns the median and the longest time to an answer.
 func (c *Case) Durations() (median, longest time.Duration) {
 	if len(c.took) == 0 {
 		return 0, 0
@@ -57,7 +58,7 @@ func (c *Case) Durations() (median, longest time.Duration) {
 	return sorted[len(sorted)/2], sorted[len(sorted)-1]
 }
 
-// Expected is what the gateway should make of the deliveries. What it had before is a duplicate now.
+// Expected returns how the deliveries should end. One that the gateway had before the run should be a duplicate.
 func (c *Case) Expected() capture.Outcomes {
 	known := 0
 	for _, k := range c.known {
@@ -74,8 +75,8 @@ func IsScenario(path string) bool {
 	return strings.HasSuffix(path, ".yaml") && !strings.HasSuffix(path, capture.File)
 }
 
-// Load reads the captures in and below the paths, each to be sent so many times, and the steps of scenarios. The error
-// names everything that cannot be read or sent.
+// Load reads the captures in and below the paths, each to be sent the given number of times, and the steps of
+// scenarios. The error names everything that cannot be read or sent.
 func Load(paths []string, times int) ([]*Case, error) {
 	var cases []*Case
 	var folders []string
@@ -118,7 +119,7 @@ func Load(paths []string, times int) ([]*Case, error) {
 	return cases, errors.Join(errs...)
 }
 
-// Captures lists the captures of the cases.
+// Captures returns the captures of the cases.
 func Captures(cases []*Case) []*capture.Capture {
 	list := make([]*capture.Capture, len(cases))
 	for i, c := range cases {
@@ -158,7 +159,7 @@ func New(o Options, cases []*Case) *Replay {
 	}}
 }
 
-// Progress is how many requests were sent so far, and how many there are. It is safe for concurrent use.
+// Progress returns how many requests were sent so far, and how many there are. It is safe for concurrent use.
 func (r *Replay) Progress() (sent, total int) {
 	for _, c := range r.cases {
 		total += c.times
@@ -166,22 +167,22 @@ func (r *Replay) Progress() (sent, total int) {
 	return int(r.sent.Load()), total
 }
 
-// Run sends the cases and judges them. When ctx ends it sends no more and judges what it has sent. An error says that the
-// database could not be asked.
+// Run sends the cases and checks their results. When ctx ends it stops sending and checks what it has sent. An error
+// says that the database did not answer.
 func (r *Replay) Run(ctx context.Context) error {
 	if r.Database != nil {
 		if err := r.Database.look(ctx, r.cases); err != nil {
 			if errors.Is(err, context.Canceled) {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("ask for what is known: %w", err)
+			return fmt.Errorf("read the known deliveries: %w", err)
 		}
 	}
 	r.send(ctx)
 	for _, c := range r.cases {
 		if r.Database != nil && c.outcomesKnown() {
 			if err := r.Database.settle(context.WithoutCancel(ctx), c); err != nil {
-				return fmt.Errorf("ask what became of %s: %w", c.Name, err)
+				return fmt.Errorf("read the outcomes of %s: %w", c.Name, err)
 			}
 		}
 		c.judge()
@@ -189,7 +190,7 @@ func (r *Replay) Run(ctx context.Context) error {
 	return nil
 }
 
-// judge fills in what is wrong with a case.
+// judge fills in the problems of a case.
 func (c *Case) judge() {
 	problem := func(format string, args ...any) { c.Problems = append(c.Problems, fmt.Sprintf(format, args...)) }
 	if c.Failed > 0 {
@@ -211,7 +212,7 @@ func (c *Case) judge() {
 	slices.Sort(c.Problems)
 }
 
-// hint says why a content may differ from the one that the gateway has.
+// hint explains why a delivery's content may differ from the one that the gateway has.
 func (c *Case) hint() string {
 	if c.Outcomes[string(drops.HashMismatch)] > 0 && slices.Contains(c.Capture.Scrubbed, "token") {
 		return " (its verification token was removed, and a form without it is different content; see --keep-token of gateway export)"
@@ -219,7 +220,7 @@ func (c *Case) hint() string {
 	return ""
 }
 
-// withoutAddress is the text of a transport's error without the address, which is the same for all.
+// withoutAddress returns the text of a transport's error without the address, which is the same for all.
 func withoutAddress(err error) string {
 	text := err.Error()
 	if i := strings.LastIndex(text, "\": "); i >= 0 {

@@ -26,7 +26,8 @@ func (r *Replay) send(ctx context.Context) {
 	r.play(ctx, steps)
 }
 
-// play sends the steps of scenarios: those with the same offset at once, but each sender's in turn.
+// play sends the steps of scenarios. It sends steps with the same offset at once, but the steps of one sender in
+// turn.
 func (r *Replay) play(ctx context.Context, steps []*Case) {
 	began := time.Now()
 	slices.SortStableFunc(steps, func(a, b *Case) int { return int(a.step.Offset - b.step.Offset) })

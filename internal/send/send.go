@@ -1,4 +1,4 @@
-// Package send sends a sample to a gateway, as a vendor sends it, and finds what the gateway stored of it.
+// Package send sends a sample to a gateway, as a vendor would, and finds what the gateway stored of it.
 package send
 
 import (
@@ -19,10 +19,10 @@ import (
 	"webhook-gateway/providers"
 )
 
-// ErrNoAnswer says that nothing answers where the gateway should.
+// ErrNoAnswer says that no gateway answers at the URL.
 var ErrNoAnswer = errors.New("no gateway answers")
 
-// Request is a sample to send some times.
+// Request is a sample, and where to send it.
 type Request struct {
 	samples.Sample
 	Vendor providers.Provider
@@ -38,14 +38,14 @@ func (r Request) Method() string {
 	return http.MethodPost
 }
 
-// Answer is how the gateway answered once.
+// Answer is the gateway's answer to one request.
 type Answer struct {
 	Status int
 	Body   string
 	Took   time.Duration
 }
 
-// Result is how the gateway answered, and what it stored.
+// Result holds the gateway's answers, and what it stored.
 type Result struct {
 	Answers []Answer
 	Stored  []feed.Delivery // without their bodies
@@ -55,7 +55,8 @@ type Result struct {
 	bodies [][]byte
 }
 
-// Send sends a sample so many times, one after the other. The error is ErrNoAnswer when no gateway is there.
+// Send sends a sample the given number of times, one after the other. The error is ErrNoAnswer when no gateway
+// answers.
 func Send(ctx context.Context, r Request, times int) (Result, error) {
 	result := Result{began: time.Now()}
 	for n := range times {
@@ -82,7 +83,7 @@ func Send(ctx context.Context, r Request, times int) (Result, error) {
 	return result, nil
 }
 
-// post sends a request as a vendor does: through no proxy, following no redirect, and within a time.
+// post sends a request as a vendor does: without a proxy, without following redirects, and with a timeout.
 func post(req *http.Request) (Answer, error) {
 	client := &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
@@ -102,8 +103,8 @@ func post(req *http.Request) (Answer, error) {
 	return Answer{resp.StatusCode, string(body), time.Since(began)}, nil
 }
 
-// Look adds to the result what the gateway's database holds of the bodies that were sent. Samples are unique, so that a
-// body finds its rows.
+// Look adds to the result what the gateway's database holds of the sent bodies. Each sample is unique, so its body
+// identifies its rows.
 func (result *Result) Look(ctx context.Context, pool *pgxpool.Pool, r Request) error {
 	if r.Handshake {
 		return nil
@@ -112,7 +113,7 @@ func (result *Result) Look(ctx context.Context, pool *pgxpool.Pool, r Request) e
 	for _, body := range result.bodies {
 		parts = append(parts, partsOf(r.Vendor, r.ContentType, body)...)
 	}
-	since := result.began.Add(-time.Minute) // the gateway's clock may be another
+	since := result.began.Add(-time.Minute) // the gateway's clock may differ
 	for row, err := range feed.NewReader(pool).All(ctx, feed.Filter{Provider: r.Vendor.Name(), Bodies: parts, ReceivedFrom: since}) {
 		if err != nil {
 			return err
@@ -124,7 +125,7 @@ func (result *Result) Look(ctx context.Context, pool *pgxpool.Pool, r Request) e
 	return err
 }
 
-// partsOf is what the inbox stores of a body: all of it, or its deliveries one by one.
+// partsOf returns what the inbox stores of a body: the body itself, or its deliveries one by one.
 func partsOf(v providers.Provider, contentType string, body []byte) [][]byte {
 	deliveries, err := v.Parse(contentType, body)
 	if err != nil {
@@ -156,7 +157,7 @@ func (result *Result) Check(r Request) error {
 	return nil
 }
 
-// meaning says what a status tells a vendor, and where to look.
+// meaning explains a status, and says where to look.
 func meaning(status int) string {
 	switch status {
 	case http.StatusUnauthorized:

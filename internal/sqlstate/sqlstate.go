@@ -1,5 +1,5 @@
-// Package sqlstate reads the five-character code of an error that PostgreSQL answered with. Unlike the error's text the
-// code never quotes data.
+// Package sqlstate reads the five-character code of an error from PostgreSQL. Unlike the error's text, the code never
+// quotes data.
 package sqlstate
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Of returns the code of an error; "" when it is not an answer of PostgreSQL.
+// Of returns the code of an error; "" when the error is not from PostgreSQL.
 func Of(err error) string {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {
@@ -26,8 +26,8 @@ func Class(err error) string {
 	return ""
 }
 
-// ConnectionEnded reports whether PostgreSQL, or a pooler before it, ended the connection with the error: class 08, or
-// a shutdown. A statement that was on its way may have been committed or not.
+// ConnectionEnded reports whether PostgreSQL, or a pooler before it, ended the connection with the error: class 08,
+// or a shutdown. The running statement may or may not have been committed.
 func ConnectionEnded(err error) bool {
 	return Class(err) == "08" || strings.HasPrefix(Of(err), "57P")
 }

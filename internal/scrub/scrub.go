@@ -15,6 +15,7 @@ import (
 	"maps"
 	"mime"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,6 +40,8 @@ const maxNested = 2
 type Words struct {
 	Kinds    []string // members and fields whose values name a kind
 	Metadata []string // members of metadata whose names stay
+	// ID matches the vendor's ids. What its one group matches tells the kind of an id, and stays. Nil: nothing does.
+	ID *regexp.Regexp
 }
 
 // editing returns what takes the place of a text, or of a member's name.
@@ -53,6 +56,7 @@ type Scrubber struct {
 	made   map[string]string // what stands for a word
 	taken  map[string]bool   // what stands for some word
 	kept   map[string]bool
+	words  Words // of the last Body
 }
 
 // New returns a Scrubber with a key of its own.
@@ -79,6 +83,7 @@ func (s *Scrubber) Learn(contentType string, body []byte, words Words) error {
 
 // Body returns the body with a stand-in for every text in it. A compressed one is compressed anew.
 func (s *Scrubber) Body(contentType string, body []byte, words Words) ([]byte, error) {
+	s.words = words
 	return s.through(contentType, body, 0, func(text string, at place, name bool) string {
 		switch {
 		case name && !words.chosen(at):
@@ -92,7 +97,8 @@ func (s *Scrubber) Body(contentType string, body []byte, words Words) ([]byte, e
 	})
 }
 
-// Text returns the stand-in of a text that is not part of a body: a pinned identity, a query's value.
+// Text returns the stand-in of a text that is not part of a body: a pinned identity, a query's value. It
+// belongs to the body before it.
 func (s *Scrubber) Text(text string) string { return s.standIn(text) }
 
 // through calls edit for each text of a body and returns the body that results.

@@ -29,7 +29,7 @@ func scrubbed(t *testing.T, contentType, body string) string {
 }
 
 // ours are the words of the vendors whose bodies are in the tests.
-var ours = Words{Kinds: []string{"subtype", "channel_type", "provider"}, Metadata: []string{"event_type", "event_payload"}}
+var ours = Words{Kinds: []string{"subtype", "channel_type", "provider"}, Metadata: []string{"event_type", "event_payload"}, ID: regexp.MustCompile(`^(Ev|[A-Z])[A-Z0-9]{7,}$`)}
 
 const slackMessage = `{"token":"xyzz0Wb","team_id":"T0MOUNTAIN","type":"event_callback","event_id":"Ev0SUNRISE1","event_time":1531420618,
  "event":{"type":"message","channel":"C0VALLEY01","user":"U0TRAVELLER","text":"<@U0GUIDE0001> ask Gret\u0061 in #C0VALLEY01, caf\u00e9 \ud83c\udfd4 \"now\"",

@@ -13,11 +13,9 @@ import (
 )
 
 var (
-	// An id tells its kind with its first letter: a channel, a user, a team. An event's begins with Ev.
-	vendorID = regexp.MustCompile(`^(Ev|[A-Z])[A-Z0-9]{7,}$`)
-	seconds  = regexp.MustCompile(`^1[0-9]{9}$`)
-	hosts    = regexp.MustCompile(`(?:://|@)([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)`)
-	literal  = regexp.MustCompile(`^(true|false|null)?$`)
+	seconds = regexp.MustCompile(`^1[0-9]{9}$`)
+	hosts   = regexp.MustCompile(`(?:://|@)([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)`)
+	literal = regexp.MustCompile(`^(true|false|null)?$`)
 )
 
 // learn notes the words of a text that stands alone: a name, an id, an address.
@@ -133,8 +131,10 @@ func (s *Scrubber) spell(word, salt string) string {
 		return strconv.FormatInt(n-int64(s.number("seconds")%9_000_000+1), 10)
 	}
 	kept := 0
-	if m := vendorID.FindStringSubmatch(word); m != nil {
-		kept = len(m[1])
+	if s.words.ID != nil {
+		if m := s.words.ID.FindStringSubmatch(word); m != nil {
+			kept = len(m[1])
+		}
 	}
 	mac := hmac.New(sha256.New, s.key)
 	mac.Write([]byte(salt + "\x00" + word))

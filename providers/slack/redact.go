@@ -7,6 +7,9 @@ import (
 	"webhook-gateway/internal/scrub"
 )
 
+// idForm is that of an id. Its first letter tells a channel, a user or a team; an event's begins with Ev.
+var idForm = regexp.MustCompile(`^(Ev|[A-Z])[A-Z0-9]{7,}$`)
+
 // The token of a workflow's function, in JSON and in the payload of a form.
 var (
 	functionToken        = regexp.MustCompile(`("bot_access_token"\s*:\s*")(?:[^"\\]|\\.)+`)
@@ -27,10 +30,11 @@ func redact(body []byte) []byte {
 	return encodedFunctionToken.ReplaceAll(functionToken.ReplaceAll(body, []byte("$1")), []byte("$1"))
 }
 
-// Words keeps what tells one kind of event, interaction or command from another.
+// Words keeps what tells one kind of event, interaction, command or id from another.
 func (*Provider) Words() scrub.Words {
 	return scrub.Words{
 		Kinds:    []string{"subtype", "channel_type", "callback_type", "is_enterprise_install", "ssl_check", "response_type"},
 		Metadata: []string{"event_type", "event_payload"},
+		ID:       idForm,
 	}
 }

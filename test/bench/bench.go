@@ -14,7 +14,7 @@ import (
 	"webhook-gateway/test/bench/world"
 )
 
-// connections is how many the load comes over, unless a row says otherwise.
+// connections is the number of connections that carry the load, unless a row says otherwise.
 const connections = 256
 
 // bench is one run.
@@ -26,7 +26,7 @@ type bench struct {
 
 	gateway *world.Process
 	runs    int
-	peak    int64 // the most resident memory seen under load
+	peak    int64 // the largest resident memory seen under load
 }
 
 func newBench(ctx context.Context, o options) (*bench, error) {
@@ -57,18 +57,18 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 		b.gateway, err = w.Gateway(ctx, "gateway", b.db)
 	}
 	if err != nil {
-		_ = w.Close() // what went wrong before is what matters
+		_ = w.Close() // the first error is the one to report
 		return nil, err
 	}
 	return b, nil
 }
 
-// trial reports whether the run is not the whole comparison as it is.
+// trial reports whether the run is not the whole comparison with its defaults.
 func (b *bench) trial() bool {
 	return b.beside != "" || b.only != "" || b.profile != "" || len(b.env)+len(b.settings) > 0
 }
 
-// write keeps what was found. The figures of a short run and of a trial mean nothing.
+// write stores the results. The figures of a short run and of a trial mean nothing.
 func (b *bench) write() error {
 	switch {
 	case b.size:
@@ -82,7 +82,7 @@ func (b *bench) write() error {
 	}
 }
 
-// segment is one thing that is measured once a round.
+// segment is one row, which is measured once a round.
 type segment struct {
 	name    string
 	measure func(context.Context, *report.Sample) error
@@ -107,7 +107,7 @@ func (b *bench) inTurn(ctx context.Context, rounds int, segments ...segment) err
 	})
 }
 
-// traffic is what a segment sends.
+// traffic returns what a segment sends.
 func (b *bench) traffic(shape load.Shape, to ...*world.Process) load.Spec {
 	b.runs++
 	spec := load.Spec{
@@ -125,7 +125,7 @@ func (b *bench) traffic(shape load.Shape, to ...*world.Process) load.Spec {
 	return spec
 }
 
-// send runs a load on a server that keeps what it is sent, and sees that every 200 has its row.
+// send runs a load on a server that stores, and checks that every 200 has its row.
 func (b *bench) send(ctx context.Context, spec load.Spec, to *world.Process, sample *report.Sample) error {
 	if err := b.watch(ctx, "load", spec, to, sample); err != nil {
 		return err
@@ -149,13 +149,13 @@ func (b *bench) send(ctx context.Context, spec load.Spec, to *world.Process, sam
 	return err
 }
 
-// watch runs a part of ours that measures, and notes what it costs the others.
+// watch runs a measuring part of this program, and records what it costs the others.
 func (b *bench) watch(ctx context.Context, part string, spec any, server *world.Process, sample *report.Sample) error {
 	var cpu, postgres time.Duration
 	var wal int64
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	result, err := b.world.Run(ctx, part, spec, func() {
-		wal, _ = b.db.WAL(ctx) // a figure beside the others; the next one fails if the server is gone
+		wal, _ = b.db.WAL(ctx) // the error can wait: the next query fails if the server is gone
 		postgres = b.world.PostgresCPU()
 		if server != nil {
 			cpu = server.CPU()

@@ -13,8 +13,7 @@ import (
 	"webhook-gateway/test/bench/world"
 )
 
-// mail compares what the gateway brings into the inbox with the same bytes by COPY. The value is in bytes
-// of bodies a second.
+// mail compares the gateway with COPY of the same bytes. The value is in bytes of bodies a second.
 func (b *bench) mail(ctx context.Context) error {
 	return b.inTurn(ctx, min(b.rounds, 3),
 		segment{report.Mail, func(ctx context.Context, s *report.Sample) error {
@@ -29,7 +28,7 @@ func (b *bench) mail(ctx context.Context) error {
 	)
 }
 
-// copyMail writes inbox rows by one COPY after the other, each a transaction of a thousand.
+// copyMail writes inbox rows by COPY, a thousand in each transaction.
 func (b *bench) copyMail(ctx context.Context, s *report.Sample) error {
 	const each = 1000
 	bodies := make([][]byte, 0, each)

@@ -1,5 +1,5 @@
-// Command bench measures the gateway beside what it is compared with, in one run on one machine, and writes a table
-// for people and JSON. make bench starts it.
+// Command bench measures the gateway and what it is compared with, in one run on one machine, and writes a table and
+// JSON. make bench starts it.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// run plays the part that the first argument names; without one it is the benchmark, which starts the parts.
+// run runs the part that the first argument names. Without one it is the benchmark, which starts the parts.
 func run(ctx context.Context, args []string) error {
 	part := ""
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
@@ -41,19 +41,19 @@ func run(ctx context.Context, args []string) error {
 	case "load":
 		return load.Serve(os.Stdin, os.Stdout)
 	case "settle":
-		spec, err := told[ceiling.SettleSpec]()
+		spec, err := readSpec[ceiling.SettleSpec]()
 		if err != nil {
 			return err
 		}
 		return ceiling.Settle(ctx, spec, os.Stdout)
 	case "immediate":
-		spec, err := told[ceiling.Spec]()
+		spec, err := readSpec[ceiling.Spec]()
 		if err != nil {
 			return err
 		}
 		return ceiling.ServeImmediate(ctx, spec)
 	case "straightforward":
-		spec, err := told[straightforward.Spec]()
+		spec, err := readSpec[straightforward.Spec]()
 		if err != nil {
 			return err
 		}
@@ -63,22 +63,22 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-func told[T any]() (spec T, err error) {
+func readSpec[T any]() (spec T, err error) {
 	if err = json.NewDecoder(os.Stdin).Decode(&spec); err != nil {
-		err = fmt.Errorf("read what to do: %w", err)
+		err = fmt.Errorf("read the spec: %w", err)
 	}
 	return spec, err
 }
 
-// options are what a run is asked for.
+// options are the settings of a run.
 type options struct {
 	dir, out, gateway string
-	beside            string // another gateway's binary, to compare with; only that is measured then
+	beside            string // the binary of a second gateway; only the two are compared then
 	short, size       bool
-	only              string // a comma-separated list of groups; empty: all
+	only              string // groups to measure, with commas between; empty: all
 	millions          string // of keys, with commas between
 	rounds            int
-	each              time.Duration // measured in one go
+	each              time.Duration // how long one measurement takes
 	profile           string
 	env, besideEnv    list
 	settings          list
@@ -97,16 +97,16 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's binary")
 	f.StringVar(&o.dir, "dir", ".bench", "folder for PostgreSQL's data, on a real disk; the data are removed at the end")
 	f.StringVar(&o.out, "out", "docs/benchmarks", "folder for the table and the raw figures")
-	f.BoolVar(&o.short, "short", false, "only see that everything runs; the figures mean nothing")
+	f.BoolVar(&o.short, "short", false, "only check that everything runs; the figures mean nothing")
 	f.BoolVar(&o.size, "size", false, "measure with 1, 5 and 20 million keys instead (15 to 40 minutes, 20 GB)")
 	f.StringVar(&o.millions, "millions", "1,5,20", "how many keys -size measures with")
 	f.StringVar(&o.only, "only", "", "groups to measure, with commas between: throughput,latency,mail,two,shapes,overload; or settle, or none for -profile alone")
 	f.IntVar(&o.rounds, "rounds", 5, "how often each row is measured; most of them three times at most")
 	f.DurationVar(&o.each, "each", 4*time.Second, "how long each row is measured in a round")
-	f.StringVar(&o.profile, "profile", "", "folder to leave profiles of the gateway in, and what PostgreSQL says of its statements")
+	f.StringVar(&o.profile, "profile", "", "folder for profiles of the gateway and for PostgreSQL's statistics of its statements")
 	f.Var(&o.env, "env", "setting of the gateways as KEY=value, for trials; may be repeated")
-	f.StringVar(&o.beside, "beside", "", "another gateway's binary: only the two are compared, for trials")
-	f.Var(&o.besideEnv, "beside-env", "setting of that one as KEY=value; may be repeated")
+	f.StringVar(&o.beside, "beside", "", "binary of a second gateway: only the two are compared, for trials")
+	f.Var(&o.besideEnv, "beside-env", "setting of the second gateway as KEY=value; may be repeated")
 	f.Var(&o.settings, "pg", "setting of PostgreSQL as name=value, for trials; may be repeated")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -124,7 +124,7 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// measure is the benchmark. It ends by itself, with whatever it has started.
+// measure is the benchmark. It ends everything that it has started.
 func measure(ctx context.Context, args []string) error {
 	o, err := parse(args)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"webhook-gateway/test/bench/report"
 )
 
-// profileTo leaves profiles of the gateway under load (processor, allocations, waits for locks) and what
-// PostgreSQL says of its statements meanwhile.
+// profileTo writes profiles of the gateway under load (processor, allocations, waits for locks) and PostgreSQL's
+// statistics of its statements.
 func (b *bench) profileTo(ctx context.Context) error {
 	if err := os.MkdirAll(b.profile, 0o755); err != nil {
 		return err
 	}
 	if _, err := b.db.Pool.Exec(ctx, `CREATE EXTENSION IF NOT EXISTS pg_stat_statements`); err != nil {
-		return fmt.Errorf("have PostgreSQL count its statements: %w", err)
+		return fmt.Errorf("count PostgreSQL's statements: %w", err)
 	}
 	if err := b.db.Reset(ctx); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (b *bench) profileTo(ctx context.Context) error {
 	return b.statements(ctx, sample.Deliveries)
 }
 
-// fetch leaves a profile of the gateway in a file.
+// fetch writes a profile of the gateway to a file.
 func (b *bench) fetch(ctx context.Context, profile, file string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.gateway.Admin+"/debug/pprof/"+profile, nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *bench) fetch(ctx context.Context, profile, file string) error {
 	return out.Close()
 }
 
-// statements leaves what the costliest statements took, for each call and each delivery.
+// statements writes the time of the costliest statements, for each call and each delivery.
 func (b *bench) statements(ctx context.Context, deliveries int) error {
 	rows, err := b.db.Pool.Query(ctx, `
 		SELECT calls, total_exec_time * 1000, wal_bytes::bigint, shared_blks_hit + shared_blks_read,

@@ -14,13 +14,13 @@ import (
 	"webhook-gateway/test/bench/world"
 )
 
-// What -only takes beside the groups.
+// Values of -only besides the groups.
 const (
 	onlySettling = "settle" // the row of that name alone, for trials
 	onlyProfile  = "none"
 )
 
-// group is rows that are measured in turn.
+// group is a set of rows that are measured in turn.
 type group struct {
 	name    string
 	measure func(context.Context) error
@@ -37,7 +37,7 @@ func (b *bench) groups() []group {
 	}
 }
 
-// checkOnly refuses a group that there is not.
+// checkOnly refuses an unknown group.
 func (b *bench) checkOnly() error {
 	if b.only == "" || b.only == onlySettling || b.only == onlyProfile {
 		return nil
@@ -54,7 +54,7 @@ func (b *bench) checkOnly() error {
 	return nil
 }
 
-// rows measures everything that the table shows.
+// rows measures everything in the table.
 func (b *bench) rows(ctx context.Context) error {
 	if err := b.checkOnly(); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (b *bench) rows(ctx context.Context) error {
 	return nil
 }
 
-// compare measures two gateways, to see what a change is worth.
+// compare measures two gateways, to see the effect of a change.
 func (b *bench) compare(ctx context.Context) error {
 	other, err := b.world.Beside(ctx, b.beside, b.besideEnv, b.db)
 	if err != nil {
@@ -94,7 +94,7 @@ func (b *bench) compare(ctx context.Context) error {
 	return err
 }
 
-// idle is the memory of a gateway that has received nothing yet.
+// idle measures the memory of a gateway that has not received anything yet.
 func (b *bench) idle(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -129,7 +129,7 @@ func (b *bench) throughput(ctx context.Context) error {
 		segment{report.Straightforward, b.usual(plain)},
 		segment{report.HTTPAlone, func(ctx context.Context, s *report.Sample) error {
 			spec := b.traffic(load.Usual, immediate)
-			spec.Requests *= 2 // it answers so much faster
+			spec.Requests *= 2 // it answers much faster
 			return b.watch(ctx, "load", spec, immediate, s)
 		}},
 		segment{report.SettlingAlone, b.settlingAlone},
@@ -140,14 +140,14 @@ func (b *bench) throughput(ctx context.Context) error {
 	return err
 }
 
-// usual sends a server what is usual, as fast as it answers.
+// usual sends a server the usual load, as fast as it answers.
 func (b *bench) usual(to *world.Process) func(context.Context, *report.Sample) error {
 	return func(ctx context.Context, s *report.Sample) error {
 		return b.send(ctx, b.traffic(load.Usual, to), to, s)
 	}
 }
 
-// bestClients looks for the number of clients that pgbench is fastest with.
+// bestClients finds the number of clients with which pgbench is fastest.
 func (b *bench) bestClients(ctx context.Context, pipelined bool) (best int, err error) {
 	var most float64
 	tried := []int{4, 8, 16, 32, 64}
@@ -192,14 +192,14 @@ func (b *bench) byPgbench(clients int, pipelined bool) func(context.Context, *re
 
 func (b *bench) settlingAlone(ctx context.Context, s *report.Sample) error {
 	spec := b.traffic(load.Usual, b.gateway)
-	spec.Requests *= 2 // it settles so much faster
+	spec.Requests *= 2 // it settles much faster
 	return b.watch(ctx, "settle", ceiling.SettleSpec{
 		Spec:   ceiling.Spec{DatabaseURL: b.db.URL, SecretsKey: b.world.SecretsKey},
 		Source: world.Source, Load: spec,
 	}, nil, s)
 }
 
-// duplicates sends what the gateway has kept a moment ago, again and again.
+// duplicates sends deliveries that the gateway has just kept, again and again.
 func (b *bench) duplicates(ctx context.Context, s *report.Sample) error {
 	spec := b.traffic(load.Usual, b.gateway)
 	spec.Repeat, spec.Requests = true, min(20_000, spec.Requests)
@@ -254,8 +254,8 @@ func (b *bench) shapes(ctx context.Context) error {
 	)
 }
 
-// overload sends from twice as many connections at once as the gateway has room for, each again as soon as
-// it is refused, and then as usual, on the same gateway.
+// overload sends from twice as many connections as the gateway has room for, each again as soon as it is refused.
+// Afterwards it sends the usual load to the same gateway.
 func (b *bench) overload(ctx context.Context) error {
 	tight, err := b.world.Beside(ctx, b.options.gateway, append([]string{"GATEWAY_QUEUE_DELIVERIES=1000"}, b.env...), b.db)
 	if err != nil {

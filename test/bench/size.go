@@ -12,8 +12,8 @@ import (
 	"webhook-gateway/test/bench/world"
 )
 
-// sizes measures a gateway on a database that fills up beside one on a database that is empty. Both are on
-// one server, and each pair of measurements is made in one round.
+// sizes compares a gateway on a database that fills up with one on an empty database. Both databases are on one
+// server, and each pair is measured in one round.
 func (b *bench) sizes(ctx context.Context) error {
 	full, err := b.world.Database(ctx, "full")
 	if err != nil {
@@ -67,7 +67,7 @@ func (b *bench) sizeStep(ctx context.Context, full *world.Database, onFull *worl
 	return err
 }
 
-// sendFull runs the usual load on the database that is full, and sees that every 200 has its row and key.
+// sendFull runs the usual load on the full database, and checks that every 200 has its row and key.
 func (b *bench) sendFull(ctx context.Context, full *world.Database, onFull *world.Process, s *report.Sample) error {
 	if _, err := full.Pool.Exec(ctx, `TRUNCATE agent.webhook_deliveries`); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (b *bench) sendFull(ctx context.Context, full *world.Database, onFull *worl
 	return err
 }
 
-// The indexes are made anew after each filling, which takes a fraction of the time, and left as full as
-// keys that come in any order leave them.
+// The indexes are rebuilt after each filling, which takes a fraction of the time. The fillfactor leaves them as full
+// as keys in random order would.
 const (
 	dropIndexes = `
 		ALTER TABLE agent.idempotency_keys DROP CONSTRAINT idempotency_keys_pkey, DROP CONSTRAINT idempotency_keys_key;
@@ -105,8 +105,8 @@ const (
 		RESET maintenance_work_mem;`
 )
 
-// fill brings the keys from one number of millions to another, as deliveries of the last half day, each with another
-// vendor's id, in the order of their time.
+// fill grows the keys from one number of millions to another. They are like deliveries of the last half day, each
+// with its own vendor's id, in the order of their time.
 func fill(ctx context.Context, d *world.Database, from, to int) error {
 	const each = 250_000
 	var organizations, jobs []string

@@ -1,6 +1,6 @@
-// Package ceiling measures the two halves of the gateway apart: its HTTP side with settling replaced by an
-// immediate answer, and its database side without HTTP. On one machine, where both must share the
-// processors, 1/(1/H + 1/D) is what the whole could reach if joining the halves cost nothing.
+// Package ceiling measures the two halves of the gateway separately: HTTP without storing, and storing without HTTP.
+// On one machine, where both share the processors, 1/(1/H + 1/D) is the throughput that the whole could reach if
+// joining the halves cost nothing.
 package ceiling
 
 import (
@@ -24,14 +24,14 @@ import (
 	"webhook-gateway/providers/nylas"
 )
 
-// Spec says what a half works with.
+// Spec configures a half.
 type Spec struct {
 	DatabaseURL string `json:"database_url"`
 	SecretsKey  string `json:"secrets_key"`
 	Listen      string `json:"listen"`
 }
 
-// half is what both halves have of the gateway.
+// half holds what both halves share with the gateway.
 type half struct {
 	config    configs.Config // the defaults
 	vendors   []providers.Provider
@@ -75,8 +75,7 @@ func newHalf(ctx context.Context, spec Spec, connections int32) (*half, error) {
 	return h, nil
 }
 
-// immediate answers that everything is kept, and keeps nothing. Like the inbox it answers from another
-// goroutine.
+// immediate reports every delivery as kept, and keeps nothing. Like the inbox it reports from another goroutine.
 type immediate struct{ queue chan func() }
 
 func newImmediate() *immediate {
@@ -98,7 +97,7 @@ func (s *immediate) Settle(work *providers.Work, done func([]providers.Ending)) 
 	return nil
 }
 
-// ServeImmediate receives until ctx ends, as the gateway does but for the settling.
+// ServeImmediate receives until ctx ends, like the gateway but without settling.
 func ServeImmediate(ctx context.Context, spec Spec) error {
 	h, err := newHalf(ctx, spec, 4)
 	if err != nil {
@@ -122,7 +121,7 @@ func ServeImmediate(ctx context.Context, spec Spec) error {
 	}
 	go func() {
 		<-ctx.Done()
-		_ = server.Close() // nothing that is under way is of interest any more
+		_ = server.Close() // requests in progress no longer matter
 	}()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err

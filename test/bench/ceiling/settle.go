@@ -20,14 +20,14 @@ import (
 	"webhook-gateway/test/bench/load"
 )
 
-// SettleSpec says what is settled without HTTP.
+// SettleSpec configures settling without HTTP.
 type SettleSpec struct {
 	Spec
-	Source string    `json:"source"` // the name of the source that the requests are for
-	Load   load.Spec `json:"load"`   // what would be sent; its connections are how many wait at once
+	Source string    `json:"source"` // name of the requests' source
+	Load   load.Spec `json:"load"`   // the load; Connections is how many requests wait at once
 }
 
-// collect is the settler that the gate hands its work to, to be settled later.
+// collect is the gate's settler: it keeps the work, to be settled later.
 type collect struct{ works []*providers.Work }
 
 // Full implements providers.Settler.
@@ -39,8 +39,8 @@ func (c *collect) Settle(work *providers.Work, _ func([]providers.Ending)) error
 	return nil
 }
 
-// Settle settles what the load would send, as many at once as it has connections, writes a line when it
-// begins, and the result when it is done.
+// Settle settles the load, as many requests at once as it has connections. It writes a line when it begins, and the
+// result when it is done.
 func Settle(ctx context.Context, spec SettleSpec, out io.Writer) error {
 	h, err := newHalf(ctx, spec.Spec, 16)
 	if err != nil {
@@ -88,12 +88,12 @@ func Settle(ctx context.Context, spec SettleSpec, out io.Writer) error {
 	return json.NewEncoder(out).Encode(result)
 }
 
-// collect takes the load's bodies through the gate.
+// collect passes the load's bodies through the gate.
 func (h *half) collect(ctx context.Context, spec *SettleSpec) ([]*providers.Work, error) {
 	provider := h.vendors[0].Name()
 	source, ok := h.directory.Current().Source(provider, spec.Source)
 	if !ok {
-		return nil, errors.New("the source to settle for is not there")
+		return nil, errors.New("the source does not exist")
 	}
 	c := &collect{works: make([]*providers.Work, 0, spec.Load.Requests)}
 	gate := providers.NewGate(h.vendors, h.directory, c, h.ledger, h.config.MaxInflatedBytes)
@@ -112,7 +112,7 @@ func (h *half) collect(ctx context.Context, spec *SettleSpec) ([]*providers.Work
 	return c.works, err
 }
 
-// driver keeps a number of works under way: each that has ended is followed by the next.
+// driver keeps a number of works in progress: when one ends, the next begins.
 type driver struct {
 	box         *inbox.Inbox
 	works       []*providers.Work
@@ -147,7 +147,7 @@ func (d *driver) next() {
 	}
 }
 
-// wait returns when nothing is under way any more.
+// wait returns when no work is in progress.
 func (d *driver) wait(ctx context.Context) (*load.Result, error) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

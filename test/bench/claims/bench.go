@@ -62,7 +62,7 @@ func newBench(ctx context.Context, o options, w *world.World) (*bench, error) {
 		return nil, err
 	}
 	b.keys = idempotency.MustService(b.pool, idempotency.Options{})
-	// What the claims of a transaction have their effect in.
+	// The effects of the claims of a transaction go here.
 	if _, err = b.pool.Exec(ctx, `CREATE TABLE effects (id uuid NOT NULL)`); err != nil {
 		return nil, fmt.Errorf("make the table of effects: %w", err)
 	}
@@ -72,7 +72,7 @@ func newBench(ctx context.Context, o options, w *world.World) (*bench, error) {
 // segment is one row of the table: what is measured once a round, as keys a second.
 type segment struct {
 	name    string
-	known   bool // claims keys that are there
+	known   bool // claims existing keys
 	measure func(context.Context) (float64, error)
 }
 
@@ -128,7 +128,7 @@ func (b *bench) rows(ctx context.Context) error {
 	})
 }
 
-// reset begins every measurement alike: empty, or with the keys that are going to be claimed again.
+// reset prepares a measurement: an empty table, or one with the keys that are claimed again.
 func (b *bench) reset(ctx context.Context, known bool) error {
 	if _, err := b.pool.Exec(ctx, `TRUNCATE effects`); err != nil {
 		return fmt.Errorf("empty the table of effects: %w", err)

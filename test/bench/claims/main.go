@@ -1,6 +1,6 @@
-// Command claims measures how fast keys are claimed, singly and in batches, fresh and known, beside a bare
-// INSERT of the same row by PostgreSQL's own load program, on one server in one run; and whether the sweep
-// keeps up beside it. make bench-claims starts it.
+// Command claims measures how fast keys are claimed, one by one and in batches, fresh and known, compared with a bare
+// INSERT of the same row by pgbench, on one server in one run. It also measures whether the sweep keeps up. make
+// bench-claims starts it.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// options are what a run is asked for.
+// options are the settings of a run.
 type options struct {
 	dir, out string
 	short    bool
@@ -44,7 +44,7 @@ func parse(args []string) (options, error) {
 	f := flag.NewFlagSet("claims", flag.ContinueOnError)
 	f.StringVar(&o.dir, "dir", ".bench/claims", "folder for PostgreSQL's data, on a real disk; the data are removed at the end")
 	f.StringVar(&o.out, "out", "docs/benchmarks", "folder for the table and the raw figures")
-	f.BoolVar(&o.short, "short", false, "only see that everything runs; the figures mean nothing")
+	f.BoolVar(&o.short, "short", false, "only check that everything runs; the figures mean nothing")
 	f.IntVar(&o.rounds, "rounds", 3, "how often each row is measured")
 	f.DurationVar(&o.each, "each", 2*time.Second, "how long each row is measured in a round")
 	f.DurationVar(&o.sweep, "sweep", 20*time.Second, "how long the sweep is watched")

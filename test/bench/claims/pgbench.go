@@ -6,7 +6,7 @@ import (
 	"webhook-gateway/test/bench/pgbench"
 )
 
-// The row that Claim inserts, and nothing else: keys that are spread, ids that grow, a commit each.
+// Only the row that Claim inserts: random keys, growing ids, one commit each.
 const insertScript = `\set n :n + 1
 INSERT INTO agent.idempotency_keys
        (id, organization_id, scope, key, request_hash, lease_token, claimed_at, lease_expires_at, retain_until)
@@ -15,7 +15,7 @@ VALUES (('00000000-0000-7000-8001-' || lpad(to_hex(:n::bigint * 256 + :client_id
         now(), now() + interval '30 seconds', now() + interval '1 day');
 `
 
-// pgbench has PostgreSQL's own load program insert the row.
+// pgbench measures PostgreSQL's own load program with this script.
 func (b *bench) pgbench(ctx context.Context, clients int) (float64, error) {
 	return pgbench.Run{
 		Bin: b.bin.Dir, Dir: b.dir, URL: b.db.URL, Script: insertScript, Clients: clients, During: b.each,

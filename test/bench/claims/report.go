@@ -16,7 +16,7 @@ const (
 	insertMany = "bare INSERT by pgbench, -c 16"
 )
 
-// report is what a run found.
+// report holds the results of a run.
 type report struct {
 	Facts  world.Facts          `json:"facts"`
 	After  string               `json:"load_after"` // the machine's load average
@@ -37,7 +37,7 @@ func (r *report) add(name string, perSecond float64) {
 	r.Keys[name] = append(r.Keys[name], perSecond)
 }
 
-// markdown is the table for people.
+// markdown returns the table for people.
 func (r *report) markdown() string {
 	f := r.Facts
 	var b strings.Builder
@@ -47,22 +47,22 @@ func (r *report) markdown() string {
 	}
 	var load float64
 	if _, err := fmt.Sscan(f.Load, &load); err == nil && load > float64(f.Cores)/2 {
-		shared += " The machine was busy\nwith other things as well: the figures are too low, and the ratios rough."
+		shared += " The machine was busy\nwith other work: the figures are too low, and the ratios rough."
 	}
 	b.WriteString("# Claims\n\n" + f.Markdown(shared))
-	fmt.Fprintf(&b, "\nEvery row is measured %d times for %v, in turn, forwards and backwards; the table is emptied, or filled with the\n"+
-		"keys that are known, and a checkpoint is written before each. Figures are keys a second: the median, with the least and\n"+
-		"the most behind it. A ratio is the median of the ratios of each round. Every answer was checked. A duplicate is of a\n"+
-		"completed key, and writes nothing. An Effects is a transaction in one round trip: the claims, a row for each, the\n"+
-		"completions. Fingerprints are ready made.\n\n", r.Rounds, r.Each)
+	fmt.Fprintf(&b, "\nEvery row is measured %d times for %v, in turn, forwards and backwards. Before each measurement the table is emptied,\n"+
+		"or filled with the known keys, and a checkpoint is written. Figures are keys a second: the median, with the smallest\n"+
+		"and the largest value in parentheses. A ratio is the median of the rounds' ratios. Every answer was checked. A duplicate\n"+
+		"belongs to a completed key, and writes nothing. An Effects is a transaction in one round trip: the claims, a row for\n"+
+		"each, the completions. Fingerprints are computed beforehand.\n\n", r.Rounds, r.Each)
 	b.WriteString("| row | keys a second | to INSERT -c 1 | to INSERT -c 16 |\n| --- | --- | --- | --- |\n")
 	for _, name := range r.Order {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, benchreport.Spread(r.Keys[name]), r.ratio(name, insertOne), r.ratio(name, insertMany))
 	}
 	s := r.Sweep
-	fmt.Fprintf(&b, "\nThe sweep, every second for %v, with %d keys a second past their retention and %d claims a second in batches of %d\n"+
-		"beside it: %d claims, %d keys deleted in %d runs, the longest %v. The keys that waited for a run were %d at the\n"+
-		"most; those left after one %d at the most, the oldest past its retention for %v. Runs that were cut short: %d.\n",
+	fmt.Fprintf(&b, "\nThe sweep runs every second for %v, while %d keys a second pass their retention and %d keys a second are claimed in\n"+
+		"batches of %d: %d claims, %d keys deleted in %d runs, the longest %v. At most %d keys waited for a run; at most %d\n"+
+		"were left after one, the oldest %v past its retention. Runs that were cut short: %d.\n",
 		s.For, expiries, ingest, ingestSize, s.Claimed, s.Deleted, s.Runs, s.Longest.Round(time.Millisecond),
 		most(s.Behind), most(s.After), s.OldestAfter.Round(time.Millisecond), s.Full)
 	return b.String()

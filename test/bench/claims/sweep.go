@@ -17,7 +17,7 @@ const (
 	ingestSize = 50   // in one ClaimMany
 )
 
-// sweepReport is how far behind the sweep was, second by second.
+// sweepReport shows how far behind the sweep was, second by second.
 type sweepReport struct {
 	For         time.Duration `json:"for"`
 	Expired     int           `json:"expired"`
@@ -31,8 +31,8 @@ type sweepReport struct {
 	OldestAfter time.Duration `json:"oldest_after"`
 }
 
-// watchSweep has keys pass their retention at a fixed rate, sweeps every second, and claims fresh ones at a
-// fixed rate meanwhile.
+// watchSweep lets keys pass their retention at a fixed rate, sweeps every second, and meanwhile claims fresh keys at
+// a fixed rate.
 func (b *bench) watchSweep(ctx context.Context) error {
 	if err := b.reset(ctx, false); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (b *bench) watchSweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fill in keys that expire: %w", err)
 	}
-	// What expired while they were filled in is not the sweep's to answer for.
+	// The sweep is not measured with the keys that expired while they were filled in.
 	if _, err := b.pool.Exec(ctx, `DELETE FROM agent.idempotency_keys WHERE retain_until < now()`); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (b *bench) watchSweep(ctx context.Context) error {
 		return err
 	}
 	b.report.Sweep = r
-	return context.Cause(ctx) // interrupted, it was not watched to the end
+	return context.Cause(ctx) // an interrupted run was not measured to its end
 }
 
 // ingest claims fresh keys at its rate, and catches up after a pause.
@@ -97,7 +97,7 @@ func (b *bench) ingest(ctx context.Context, done <-chan struct{}, r *sweepReport
 	}
 }
 
-// sweepOn runs the sweeper every second, with its usual bounds.
+// sweepOn runs the sweeper every second, with its default limits.
 func (b *bench) sweepOn(ctx context.Context, done <-chan struct{}, r *sweepReport) error {
 	sweeper, err := idempotency.NewSweeper(b.keys, idempotency.SweepOptions{}, slog.New(slog.DiscardHandler))
 	if err != nil {

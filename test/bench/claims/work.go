@@ -13,11 +13,10 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// call claims the keys and says how each stood.
+// call claims the keys and returns the state of each.
 type call func(ctx context.Context, refs []idempotency.Ref) ([]idempotency.Kind, error)
 
-// work has workers call again and again, each when it has its answer, and returns the keys a second. What a
-// worker does in the first tenth of the time only warms it up.
+// work lets workers call in a loop, and returns the keys a second. The first tenth of the time is for warming up.
 func (b *bench) work(ctx context.Context, workers int, known bool, size int, claim call) (float64, error) {
 	started := time.Now()
 	rates := make([]float64, workers)
@@ -57,7 +56,7 @@ func (b *bench) work(ctx context.Context, workers int, known bool, size int, cla
 	return sum, nil
 }
 
-// refs are the next keys: new ones, or the known ones in turn.
+// refs returns the next keys: new ones, or the known ones in turn.
 func (b *bench) refs(known bool, at, size int) []idempotency.Ref {
 	refs := make([]idempotency.Ref, size)
 	for i := range refs {
@@ -72,7 +71,7 @@ func (b *bench) refs(known bool, at, size int) []idempotency.Ref {
 	return refs
 }
 
-// expect sees that what was measured is what was meant.
+// expect checks that the measurement did what was intended.
 func expect(kinds []idempotency.Kind, known bool, size int) error {
 	want := idempotency.Claimed
 	if known {
@@ -83,7 +82,7 @@ func expect(kinds []idempotency.Kind, known bool, size int) error {
 	}
 	for _, k := range kinds {
 		if k != want {
-			return fmt.Errorf("a key is %s that should be %s", k, want)
+			return fmt.Errorf("a key is %s, want %s", k, want)
 		}
 	}
 	return nil
@@ -107,7 +106,7 @@ func (b *bench) claimMany(ctx context.Context, refs []idempotency.Ref) ([]idempo
 	return kinds, err
 }
 
-// effects claims, makes a row for each key and completes, in one transaction and one round trip.
+// effects claims, inserts a row for each key and completes, in one transaction and one round trip.
 func (b *bench) effects(ctx context.Context, refs []idempotency.Ref) ([]idempotency.Kind, error) {
 	items := make([]idempotency.Item, len(refs))
 	for i, r := range refs {

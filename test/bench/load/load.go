@@ -1,5 +1,5 @@
-// Package load sends signed webhooks to a gateway from another process, at little cost: the requests are prepared
-// before the clock starts, and of an answer only the status is read.
+// Package load sends signed webhooks to a gateway from another process at little cost: it prepares the requests
+// before the clock starts, and reads only the status of an answer.
 package load
 
 import (
@@ -20,18 +20,18 @@ type Spec struct {
 	Application string        `json:"application"`
 	Tenants     []string      `json:"tenants"` // grants; accounts for Deltas
 	Shape       Shape         `json:"shape"`
-	Run         string        `json:"run"` // makes the ids other than those of every other run
+	Run         string        `json:"run"` // makes the ids differ from those of other runs
 	Connections int           `json:"connections"`
 	Rate        float64       `json:"rate"` // requests a second, evenly spaced; 0: each connection sends when it is answered
-	Warm        time.Duration `json:"warm"` // sent before anything counts
+	Warm        time.Duration `json:"warm"` // time before anything counts
 	Measure     time.Duration `json:"measure"`
-	Requests    int           `json:"requests"` // how many are prepared, at most
-	// Repeat sends the prepared requests once before anything counts, and then again and again: every
-	// one that counts is a duplicate.
+	Requests    int           `json:"requests"` // how many are prepared
+	// Repeat sends the prepared requests once before anything counts, and then again and again: every request that
+	// counts is a duplicate.
 	Repeat bool `json:"repeat"`
 }
 
-// Result is what was sent and how it was answered.
+// Result holds the counts and times of a load.
 type Result struct {
 	Answered  int           `json:"answered"`   // 200s within the time measured
 	Elapsed   time.Duration `json:"elapsed"`    // the time measured; shorter when the requests ran out
@@ -47,7 +47,7 @@ type Result struct {
 	Max       time.Duration `json:"max"`
 }
 
-// PerSecond is the rate of answers measured.
+// PerSecond returns the measured answers a second.
 func (r *Result) PerSecond() float64 {
 	if r.Elapsed <= 0 {
 		return 0
@@ -55,12 +55,12 @@ func (r *Result) PerSecond() float64 {
 	return float64(r.Answered) / r.Elapsed.Seconds()
 }
 
-// Serve is the load process: it reads a Spec from in, and writes a line when the first request is about
-// to leave, and the Result when it is done.
+// Serve is the load process: it reads a Spec from in, writes a line just before the first request, and the Result
+// when it is done.
 func Serve(in io.Reader, out io.Writer) error {
 	var spec Spec
 	if err := json.NewDecoder(in).Decode(&spec); err != nil {
-		return fmt.Errorf("read what to send: %w", err)
+		return fmt.Errorf("read the spec: %w", err)
 	}
 	prepared, err := prepare(&spec)
 	if err != nil {
@@ -78,14 +78,14 @@ func Serve(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(result)
 }
 
-// latencies are in microseconds, one of each answer.
+// latencies are in microseconds, one for each answer.
 type latencies []uint32
 
 func (l *latencies) add(d time.Duration) {
 	*l = append(*l, uint32(min(max(d.Microseconds(), 0), 1<<32-1)))
 }
 
-// into sorts them and fills in the result.
+// into sorts the latencies and fills in the result.
 func (l latencies) into(r *Result) {
 	if len(l) == 0 {
 		return

@@ -13,16 +13,16 @@ import (
 	"webhook-gateway/providers/nylas"
 )
 
-// prepared are requests that are ready to be written. What they have in common is held once, so that
-// hundreds of thousands take little memory.
+// prepared holds requests that are ready to be written. Their common bytes are stored once, so that hundreds of
+// thousands of requests need little memory.
 type prepared struct {
 	n         int
 	bodyBytes int
-	common    []byte // the request, with marks
+	common    []byte // a request with marks
 	holes     []hole
-	values    []byte   // what goes into the holes, request after request
+	values    []byte   // the bytes for the holes, request after request
 	each      int      // bytes of values for one request
-	whole     [][]byte // in place of all that, where nothing is in common
+	whole     [][]byte // instead of the above, if the requests have nothing in common
 }
 
 type hole struct{ at, size int }
@@ -59,7 +59,7 @@ func prepare(spec *Spec) (*prepared, error) {
 	request := bytes.Clone(p.common)
 	for i := range p.n {
 		at := len(p.values)
-		p.values = append(p.values, signMark...) // signed when the others are in place
+		p.values = append(p.values, signMark...) // replaced by the signature below
 		ids := 0
 		for _, h := range p.holes[1:] {
 			if h.size == len(idMark) {
@@ -81,7 +81,7 @@ func prepare(spec *Spec) (*prepared, error) {
 const headForm = "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: Nylas/1.0\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n" +
 	signatureHeader + ": %s\r\n\r\n"
 
-// prepareWhole is for bodies that have nothing in common once they are compressed.
+// prepareWhole prepares bodies that have nothing in common once they are compressed.
 func prepareWhole(spec *Spec, body string) (*prepared, error) {
 	p := &prepared{n: spec.Requests, whole: make([][]byte, spec.Requests)}
 	z, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
@@ -102,7 +102,7 @@ func prepareWhole(spec *Spec, body string) (*prepared, error) {
 	return p, nil
 }
 
-// notificationID is of 27 characters, as distinct as if it were random, and spread like it.
+// notificationID returns an id of 27 characters, distinct and spread like a random one.
 func notificationID(run string, request, n int) []byte {
 	var in [16]byte
 	binary.BigEndian.PutUint64(in[:8], uint64(request))
@@ -113,7 +113,7 @@ func notificationID(run string, request, n int) []byte {
 	return id
 }
 
-// fill puts a request's values into a copy of what is common.
+// fill copies a request's values into a copy of the common bytes.
 func (p *prepared) fill(request []byte, i int) {
 	values := p.values[i*p.each:]
 	for _, h := range p.holes {
@@ -122,7 +122,7 @@ func (p *prepared) fill(request []byte, i int) {
 	}
 }
 
-// request returns the i-th request's bytes. It may write them into buf, which buffer made.
+// request returns the bytes of the i-th request. It may write them into buf, which must come from buffer.
 func (p *prepared) request(i int, buf []byte) []byte {
 	if p.whole != nil {
 		return p.whole[i]
@@ -131,11 +131,11 @@ func (p *prepared) request(i int, buf []byte) []byte {
 	return buf
 }
 
-// buffer is what one connection needs to send from.
+// buffer returns a buffer for one connection to send from.
 func (p *prepared) buffer() []byte { return bytes.Clone(p.common) }
 
-// Bodies calls each with the bodies of the requests that Serve would send, in their order. A body is good
-// until the next call.
+// Bodies calls each with the bodies of the requests that Serve would send, in order. A body is valid until the next
+// call.
 func Bodies(spec *Spec, each func(body []byte) error) error {
 	p, err := prepare(spec)
 	if err != nil {

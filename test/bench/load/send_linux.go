@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// grace is how long answers are waited for after the last request.
+// grace is how long the sender waits for answers after the last request.
 const grace = 10 * time.Second
 
 // sender sends the prepared requests. Each connection has a goroutine, which costs about as much processor time
@@ -23,7 +23,7 @@ type sender struct {
 
 	next        atomic.Int64 // the request that is sent next
 	began, from time.Time
-	until       atomic.Int64 // what is measured lies between from and this, in Unix nanoseconds
+	until       atomic.Int64 // measured is what lies between from and this, in Unix nanoseconds
 	ranOut      atomic.Bool
 	due         chan int // at a Rate: requests whose time has come
 }
@@ -33,7 +33,7 @@ type conn struct {
 	net.Conn
 	address  string
 	deadline time.Time
-	buf      []byte // a copy of what requests have in common
+	buf      []byte // a copy of the requests' common bytes
 	in       [1 << 10]byte
 	result   Result
 	times    latencies
@@ -64,10 +64,10 @@ func send(spec *Spec, p *prepared) (*Result, error) {
 	s.until.Store(s.from.Add(spec.Measure).UnixNano())
 	for _, c := range conns {
 		c.deadline = s.from.Add(spec.Measure + grace)
-		_ = c.SetDeadline(c.deadline) // it fails for a closed connection alone
+		_ = c.SetDeadline(c.deadline) // it only fails for a closed connection
 	}
 	if spec.Rate > 0 {
-		runtime.GOMAXPROCS(2) // one of them for the goroutine that paces
+		runtime.GOMAXPROCS(2) // one of them for the pacing goroutine
 		s.due = make(chan int, p.n)
 		go s.pace()
 		s.each(conns, s.atRate)
@@ -88,7 +88,7 @@ func (s *sender) each(conns []*conn, take func() (i int, since time.Time, ok boo
 				if !ok {
 					return
 				}
-				status, err := c.exchange(s.prepared.request(i, c.buf))
+				status, err := c.roundTrip(s.prepared.request(i, c.buf))
 				now := time.Now()
 				c.result.AllSent++
 				if err != nil {
@@ -111,7 +111,7 @@ func (s *sender) count(c *conn, status int, since, now time.Time) {
 		return
 	}
 	c.result.AllOK++
-	counted := now // when each connection sends as it can, answers count by when they come
+	counted := now // without a rate, answers count by when they come
 	if s.spec.Rate > 0 {
 		counted = since // at a rate, requests count by when they were due, however late the answer
 	}
@@ -126,7 +126,7 @@ func (s *sender) once() (int, time.Time, bool) {
 	return i, time.Now(), i < s.prepared.n
 }
 
-// freely takes the next request for a connection that is free, until the time or the requests are over.
+// freely returns the next request for a free connection, until the time is over or the requests run out.
 func (s *sender) freely() (int, time.Time, bool) {
 	i, now := int(s.next.Add(1))-1, time.Now()
 	if until := s.until.Load(); now.UnixNano() > until {
@@ -144,13 +144,13 @@ func (s *sender) atRate() (int, time.Time, bool) {
 	return i % s.prepared.n, s.dueAt(i), ok
 }
 
-// dueAt is the instant at which the i-th request of a Rate is to be sent.
+// dueAt returns the instant at which the i-th request of a Rate is due.
 func (s *sender) dueAt(i int) time.Time {
 	return s.began.Add(time.Duration(float64(i) * float64(time.Second) / s.spec.Rate))
 }
 
-// pace says which requests are due, whether or not a connection is free. It sleeps in the kernel: the runtime's timers
-// are up to a millisecond late.
+// pace sends the numbers of the due requests, whether or not a connection is free. It sleeps in the kernel: the
+// runtime's timers are up to a millisecond late.
 func (s *sender) pace() {
 	defer close(s.due)
 	for i := 0; ; i++ {
@@ -163,7 +163,7 @@ func (s *sender) pace() {
 		}
 		for wait := time.Until(at); wait > 0; wait = time.Until(at) {
 			pause := syscall.NsecToTimespec(int64(wait))
-			_ = syscall.Nanosleep(&pause, nil) // an interrupted one goes on
+			_ = syscall.Nanosleep(&pause, nil) // an interrupted sleep is continued
 		}
 		s.due <- i
 	}
@@ -196,8 +196,8 @@ func (c *conn) connect() (err error) {
 	return c.SetDeadline(c.deadline)
 }
 
-// exchange sends a request and reads the status of its answer. It allocates nothing.
-func (c *conn) exchange(request []byte) (status int, err error) {
+// roundTrip sends a request and reads the status of its answer. It allocates nothing.
+func (c *conn) roundTrip(request []byte) (status int, err error) {
 	if _, err := c.Write(request); err != nil {
 		return 0, err
 	}
@@ -214,8 +214,8 @@ func (c *conn) exchange(request []byte) (status int, err error) {
 	return 0, fmt.Errorf("read an answer of more than %d bytes", len(c.in))
 }
 
-// readAnswer finds the status of an HTTP answer in the bytes read so far, and whether they are all of it.
-// It knows no more of HTTP than the servers that are measured here answer with.
+// readAnswer returns the status of an HTTP answer in the bytes read so far, and whether the answer is complete. It
+// understands only answers such as the measured servers give.
 func readAnswer(b []byte) (status int, whole bool) {
 	end := bytes.Index(b, []byte("\r\n\r\n"))
 	if end < len("HTTP/1.1 200") {
@@ -243,12 +243,12 @@ func number(b []byte) (n int) {
 func checkAddress(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !at.Addr().Is4() || !at.Addr().IsLoopback() {
-		return fmt.Errorf("send to %q: only an IPv4 address of this machine's loopback will do", address)
+		return fmt.Errorf("send to %q: only an IPv4 address of this machine's loopback is allowed", address)
 	}
 	return nil
 }
 
-// cpuTime is what this process has used so far.
+// cpuTime returns the processor time that this process has used so far.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -19,10 +19,11 @@ const (
 	Deltas Shape = "deltas" // a batch of 100 of the API v2
 )
 
-// DeltasEach is how many deliveries one request of Deltas carries.
+// DeltasEach is the number of deliveries in one request of Deltas.
 const DeltasEach = 100
 
-// What is put into each request, at marks of the same length: of a signature 64 characters, of a tenant 36.
+// The marks that are replaced in each request, of the same length as their values: a signature has 64 characters, a
+// tenant 36.
 const (
 	idMark     = "\x01id-of-the-notification----"
 	tenantMark = "\x02tenant-of-the-notification-with-36-"
@@ -48,7 +49,7 @@ func (s Shape) body(application string, tenants []string) (string, error) {
 	}
 }
 
-// notification is a message.created with the text in it, filled up to the size with recipients' names.
+// notification returns a message.created with this text, filled up to the size in its snippet.
 func notification(application, text string, size int) string {
 	const form = `{"specversion":"1.0","type":"message.created","source":"/google/emails/realtime","id":"%s",` +
 		`"time":1723821985,"webhook_delivery_attempt":1,"data":{"application_id":"%s","object":{"attachments":[` +
@@ -65,7 +66,7 @@ func notification(application, text string, size int) string {
 	return fmt.Sprintf(form, idMark, application, tenantMark, text, snippet[:max(size-len(plain), 0)])
 }
 
-// html is mail as programs write it: much the same again and again, and words in between.
+// html returns mail as programs write it: repeated markup with words in between.
 func html(size int) string {
 	words := strings.Fields(`invoice payment August shipment order number customer please attached total amount due
 		thank you reply account statement address delivery item quantity price tax discount balance meeting`)
@@ -88,7 +89,7 @@ func delta(account string) string {
 		`"thread_id":"5ipyqr5fnv7qv3xbu9rxwq0dz","received_date":1723821981},"metadata":null}}`, idMark, account)
 }
 
-// compressed is the body as gzip.
+// compressed returns the body as gzip.
 func compressed(z *gzip.Writer, out *bytes.Buffer, body []byte) ([]byte, error) {
 	out.Reset()
 	z.Reset(out)

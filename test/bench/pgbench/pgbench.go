@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Run is one run.
+// Run configures one run.
 type Run struct {
 	Bin       string // the folder of PostgreSQL's programs
 	Dir       string // for the script while it runs
@@ -29,8 +29,8 @@ type Run struct {
 
 var tpsLine = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
 
-// Rate is how often a second the script was carried out, each client again as soon as it was done. It is 0 when
-// no client was done in time, as on a busy machine in a short run.
+// Rate returns how often a second the script ran, with each client starting again at once. It is 0 when no client
+// finished in time, as in a short run on a busy machine.
 func (r Run) Rate(ctx context.Context) (float64, error) {
 	script := filepath.Join(r.Dir, "pgbench.sql")
 	if err := os.WriteFile(script, []byte(r.Script), 0o600); err != nil {
@@ -62,7 +62,7 @@ func (r Run) Rate(ctx context.Context) (float64, error) {
 		if strings.Contains(string(out), "processed: 0") {
 			return 0, nil
 		}
-		return 0, fmt.Errorf("pgbench told no rate:\n%s", out)
+		return 0, fmt.Errorf("pgbench printed no rate:\n%s", out)
 	}
 	return strconv.ParseFloat(string(found[1]), 64)
 }

@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// Markdown is the table for people.
+// Markdown returns the table for people.
 func (r *Report) Markdown() string {
 	var b strings.Builder
 	b.WriteString("# Benchmark\n\n")
 	r.conditions(&b)
-	fmt.Fprintf(&b, "The rows up to the duplicates are measured %d times, for %v each; the others three times at most, those at a steady\n"+
-		"rate for twice as long. All are measured in turn, forwards and backwards. Tables are emptied and a checkpoint is written before each.\n"+
-		"Figures are medians, with the least and the most behind them. A ratio is the median of the ratios of each round.\n"+
-		"After each run of a server that stores, the rows and the completed keys were as many as its 200s.\n\n", r.Rounds, r.Each)
+	fmt.Fprintf(&b, "The rows up to the duplicates are measured %d times, for %v each; the others at most three times, those at a steady\n"+
+		"rate for twice as long. All are measured in turn, forwards and backwards. Before each measurement the tables are\n"+
+		"emptied and a checkpoint is written. Figures are medians, with the smallest and the largest value in parentheses. A\n"+
+		"ratio is the median of the rounds' ratios. After each run of a server that stores, its rows and its completed keys\n"+
+		"were as many as its 200s.\n\n", r.Rounds, r.Each)
 	b.WriteString("| figure | measured | beside | ratio | target |\n| --- | --- | --- | --- | --- |\n")
 	for _, row := range r.table() {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", row[0], row[1], row[2], row[3], row[4])
 	}
-	b.WriteString("\nWhat one delivery costs, in microseconds of processor time, bytes of PostgreSQL's log, and bytes of the inbox and the\n" +
-		"keys on disk with their indexes. Busy is how many cores the three together kept busy: where it is nearly all there\n" +
-		"are, the processors are the limit.\n\n" +
+	b.WriteString("\nThe cost of one delivery: microseconds of processor time, bytes of PostgreSQL's log, and bytes of the inbox and the\n" +
+		"keys on disk with their indexes. Busy is how many cores the three kept busy together: where it is close to the number\n" +
+		"of cores, the processors are the limit.\n\n" +
 		"| row | a second | server | PostgreSQL | sender | busy | log | inbox | keys |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Samples)) {
 		each := func(of func(Sample) float64) string {
@@ -48,15 +49,15 @@ func (r *Report) Markdown() string {
 }
 
 const legend = `
-- ` + "`fresh`" + `: distinct deliveries. ` + "`one gateway`" + ` is the same again, beside ` + "`two gateways`" + ` on one database.
-- ` + "`pgbench`" + `: the same two rows by PostgreSQL's own load program, a transaction each; ` + "`pipelined`" + `: in one round trip.
-- ` + "`straightforward`" + `: a handler as one writes it first, a transaction a request, a pool as large as pgbench's best.
+- ` + "`fresh`" + `: distinct deliveries. ` + "`one gateway`" + `: the same once more, to compare ` + "`two gateways`" + ` on one database with.
+- ` + "`pgbench`" + `: PostgreSQL's own load program inserts the same two rows, in one transaction each; ` + "`pipelined`" + `: in one round trip.
+- ` + "`straightforward`" + `: a handler as a first version would be written: one transaction a request, a pool of pgbench's best size.
 - ` + "`http alone`" + ` (H): the gateway, answering without storing. ` + "`settling alone`" + ` (D): its storing, without HTTP.
-- ` + "`duplicates`" + `: up to 20,000 distinct deliveries, and from then on only repeats of them; log, inbox and keys are of the former.
-- ` + "`mail`" + `: a second are bytes of bodies.
+- ` + "`duplicates`" + `: up to 20,000 distinct deliveries, then only repeats of them. Log, inbox and keys are those of the distinct ones.
+- ` + "`mail`" + `: the rate is in bytes of bodies a second.
 `
 
-// ranOut lists what ran out of prepared requests.
+// ranOut lists the rows that ran out of prepared requests.
 func (r *Report) ranOut() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(r.Samples)) {
@@ -67,7 +68,7 @@ func (r *Report) ranOut() []string {
 	return names
 }
 
-// busy is empty for what no part of ours measured.
+// busy returns the number of busy cores; empty for a row that this program did not measure itself.
 func (r *Report) busy(name string) string {
 	cores := Median(r.values(name, Sample.cores))
 	if cores == 0 {
@@ -84,7 +85,7 @@ func (r *Report) conditions(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// table is the rows that have a target, and those beside them.
+// table returns the rows that have a target, and those compared with them.
 func (r *Report) table() [][5]string {
 	var rows [][5]string
 	compare := func(figure, name, beside, target string) {
@@ -141,7 +142,7 @@ func (r *Report) table() [][5]string {
 	return rows
 }
 
-// shares are those of the ceiling, round by round.
+// shares returns the shares of the ceiling, round by round.
 func (r *Report) shares() []float64 {
 	var list []float64
 	for _, a := range r.Samples[Fresh] {
@@ -167,7 +168,7 @@ func (r *Report) latencyRow(figure, name, target string) [][5]string {
 	return [][5]string{{figure, spreadOf(p50, "%.1f") + " / **" + spreadOf(p99, "%.1f") + "** ms", fmt.Sprintf("%.0f/s", r.Median(name)), "", target}}
 }
 
-// Spread is the median of a list, with the least and the most.
+// Spread returns the median of a list, with the smallest and the largest value.
 func Spread(list []float64) string { return spreadOf(list, "%.0f") }
 
 func spreadOf(list []float64, form string) string {

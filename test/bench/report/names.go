@@ -1,6 +1,6 @@
 package report
 
-// The names of what is measured.
+// The names of the rows.
 const (
 	Fresh           = "fresh"
 	Pgbench         = "pgbench"

@@ -1,4 +1,4 @@
-// Package report turns samples into the table that people read and the JSON that programs do.
+// Package report turns samples into a table for people and JSON for programs.
 package report
 
 import (
@@ -13,7 +13,7 @@ import (
 	"webhook-gateway/test/bench/world"
 )
 
-// Report is one run.
+// Report holds the results of one run.
 type Report struct {
 	Facts            world.Facts         `json:"facts"`
 	Rounds           int                 `json:"rounds"`
@@ -57,7 +57,7 @@ func (s Sample) String() string {
 	return text
 }
 
-// each is the CPU time of one delivery, in microseconds.
+// each returns the CPU time of one delivery, in microseconds.
 func (s Sample) each(cpu time.Duration) float64 {
 	if s.Deliveries == 0 {
 		return 0
@@ -65,8 +65,8 @@ func (s Sample) each(cpu time.Duration) float64 {
 	return float64(cpu.Microseconds()) / float64(s.Deliveries)
 }
 
-// cores is how many of them the sender, what is measured and PostgreSQL kept busy while it was measured. It is
-// 0 where no part of ours measured.
+// cores returns how many cores the sender, the measured server and PostgreSQL kept busy together. It is 0 for a row
+// that this program did not measure itself.
 func (s Sample) cores() float64 {
 	if s.Result == nil {
 		return 0
@@ -75,7 +75,7 @@ func (s Sample) cores() float64 {
 	return all / float64(max(s.Result.AllOK, 1)) * s.Result.PerSecond()
 }
 
-// Add notes a measurement.
+// Add records a measurement.
 func (r *Report) Add(name string, s Sample) {
 	if r.Samples == nil {
 		r.Samples = make(map[string][]Sample)
@@ -83,7 +83,7 @@ func (r *Report) Add(name string, s Sample) {
 	r.Samples[name] = append(r.Samples[name], s)
 }
 
-// Median is the middle value of what was measured under the name; 0 without any.
+// Median returns the median of the values under a name; 0 if there are none.
 func (r *Report) Median(name string) float64 {
 	return Median(r.values(name, func(s Sample) float64 { return s.Value }))
 }
@@ -96,7 +96,7 @@ func (r *Report) values(name string, of func(Sample) float64) []float64 {
 	return list
 }
 
-// ratios are those of two names, round by round.
+// ratios returns the ratios of two rows, round by round.
 func (r *Report) ratios(name, beside string) []float64 {
 	var list []float64
 	for _, a := range r.Samples[name] {
@@ -109,8 +109,8 @@ func (r *Report) ratios(name, beside string) []float64 {
 	return list
 }
 
-// InTurn calls measure for n things round after round, forwards and backwards by turns, so that changes of the machine
-// affect all alike.
+// InTurn calls measure for n things round after round, forwards and backwards by turns, so that changes of the
+// machine affect all alike.
 func InTurn(rounds, n int, measure func(round, i int) error) error {
 	for round := range rounds {
 		for i := range n {
@@ -126,7 +126,7 @@ func InTurn(rounds, n int, measure func(round, i int) error) error {
 }
 
 // Keep writes the table and the raw figures to a folder, and prints the table. Figures that mean nothing go to files
-// that are not kept in the repository.
+// that git ignores.
 func Keep(out, name string, meaningful bool, figures any, table string) error {
 	end := ""
 	if !meaningful {
@@ -149,7 +149,7 @@ func Keep(out, name string, meaningful bool, figures any, table string) error {
 	return err
 }
 
-// Median is the middle value of a list; 0 of an empty one.
+// Median returns the median of a list; 0 for an empty one.
 func Median(list []float64) float64 {
 	if len(list) == 0 {
 		return 0

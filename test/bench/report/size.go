@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Size is how large the keys have become.
+// Size is the size of the table of keys.
 type Size struct {
 	Million int   `json:"million"`
 	Rows    int64 `json:"rows"`
@@ -13,24 +13,24 @@ type Size struct {
 	Indexes int64 `json:"indexes"`
 }
 
-// SizeNames are what the measurements at a number of millions are noted under: of an empty table, of the
-// full one, and of that with wal_compression=lz4.
+// SizeNames returns the names of the rows at a number of millions: with an empty table, with the full one, and with
+// the full one and wal_compression=lz4.
 func SizeNames(million int) (empty, filled, compressed string) {
 	filled = fmt.Sprintf("with %d million", million)
 	return fmt.Sprintf("beside %d million", million), filled, filled + ", log compressed"
 }
 
-// SizeMarkdown is the table of a run with many keys.
+// SizeMarkdown returns the table of a run with many keys.
 func (r *Report) SizeMarkdown() string {
 	var b strings.Builder
 	b.WriteString("# With many keys in the table\n\n")
 	r.conditions(&b)
-	fmt.Fprintf(&b, "Accepted deliveries a second on a database with so many keys, beside an empty one on the same server: %d rounds of %v,\n"+
-		"in turn. The target is 0.8 with 20 million. Each begins with a checkpoint, which is the worst case: keys fall all over\n"+
-		"the index, and each page goes to the log whole when it is changed for the first time after one. wal_compression=lz4\n"+
-		"makes those pages smaller.\n\n", r.Rounds, r.Each)
-	b.WriteString("The rounds add keys of their own; sizes are of all that there are after them. The ratio with wal_compression=lz4 is\n" +
-		"beside the same empty table, without it.\n\n")
+	fmt.Fprintf(&b, "Accepted deliveries a second on a database with so many keys, compared with an empty one on the same server: %d\n"+
+		"rounds of %v, in turn. The target is a ratio of 0.8 with 20 million keys. Each measurement begins with a checkpoint,\n"+
+		"which is the worst case: keys are spread over the whole index, and the first change of a page after a checkpoint\n"+
+		"writes the whole page to the log. wal_compression=lz4 makes those pages smaller.\n\n", r.Rounds, r.Each)
+	b.WriteString("The rounds add more keys; the sizes include them. The ratio with wal_compression=lz4 is to the same empty table\n" +
+		"without it.\n\n")
 	b.WriteString("| keys | deliveries/s | beside an empty table | ratio | with wal_compression=lz4 | log a delivery: off, lz4 | table | indexes | bytes a key |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, s := range r.Sizes {

@@ -1,6 +1,6 @@
-// Package straightforward is a webhook receiver as one writes it first, to compare the gateway with: the
-// standard library's server, a verified signature, encoding/json, and one transaction a request through a
-// pool. It keeps the same two rows, keeps no log and no metrics, and gets every tenant from a map.
+// Package straightforward is a webhook receiver as a first version would be written, to compare the gateway with: the
+// standard library's server, a verified signature, encoding/json, and one transaction a request through a pool. It
+// stores the same two rows, has no log and no metrics, and finds every tenant in a map.
 package straightforward
 
 import (
@@ -21,13 +21,13 @@ import (
 	"webhook-gateway/providers/nylas"
 )
 
-// Tenant is whom a grant belongs to.
+// Tenant is what a grant belongs to.
 type Tenant struct {
 	Job          uuid.UUID `json:"job"`
 	Organization uuid.UUID `json:"organization"`
 }
 
-// Spec says how it runs.
+// Spec configures the server.
 type Spec struct {
 	DatabaseURL string            `json:"database_url"`
 	Listen      string            `json:"listen"`
@@ -55,7 +55,7 @@ func Serve(ctx context.Context, spec Spec) error {
 	server := &http.Server{Handler: &handler{spec: spec, pool: pool}, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		<-ctx.Done()
-		_ = server.Close() // nothing that is under way is of interest any more
+		_ = server.Close() // requests in progress no longer matter
 	}()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -68,7 +68,7 @@ type handler struct {
 	pool *pgxpool.Pool
 }
 
-// notification is what is read of a body.
+// notification holds the fields that are read from a body.
 type notification struct {
 	ID   string `json:"id"`
 	Type string `json:"type"`

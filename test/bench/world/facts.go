@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Facts are what a figure's reader must know of where it was measured.
+// Facts describe the machine and the server, without which a figure means little.
 type Facts struct {
 	When       string            `json:"when"`
 	Processor  string            `json:"processor"`
@@ -29,7 +29,7 @@ type Facts struct {
 	Env        []string          `json:"env"` // of the gateway, beside its defaults
 }
 
-// Facts looks at the machine and the server.
+// Facts reads the facts of the machine and the server.
 func (w *World) Facts(ctx context.Context, d *Database) (Facts, error) {
 	set, err := d.Settings(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (w *World) Facts(ctx context.Context, d *Database) (Facts, error) {
 	}, nil
 }
 
-// Markdown is a paragraph about the machine and one about PostgreSQL. shared says what shares the cores.
+// Markdown returns a paragraph about the machine and one about PostgreSQL. shared says what shares the cores.
 func (f Facts) Markdown(shared string) string {
 	var settings []string
 	for _, name := range slices.Sorted(maps.Keys(f.Settings)) {
@@ -66,7 +66,7 @@ func (f Facts) Markdown(shared string) string {
 		f.PostgreSQL, f.FileSystem, f.Flush, f.Load, shared, strings.Join(settings, ", "))
 }
 
-// flushTime is what a commit waits for at the least.
+// flushTime measures the least time that a commit takes.
 func flushTime(dir string) (time.Duration, error) {
 	f, err := os.CreateTemp(dir, "flush")
 	if err != nil {
@@ -90,7 +90,7 @@ func flushTime(dir string) (time.Duration, error) {
 	return took[len(took)/2].Round(time.Microsecond), nil
 }
 
-// FileSystem is the kind of file system that a folder is on; empty where that is not known.
+// FileSystem returns the kind of file system that a folder is on; empty if it is not known.
 func FileSystem(dir string) string {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -138,10 +138,10 @@ func firstLine(file string) string {
 // ticksPerSecond is the unit of /proc's times: 100 on every Linux that Go runs on.
 const ticksPerSecond = 100
 
-// CPU is what the process has used so far.
+// CPU returns the processor time that the process has used so far.
 func (p *Process) CPU() time.Duration { return cpuOf(p.cmd.Process.Pid) }
 
-// Resident is the process's resident memory, in bytes.
+// Resident returns the process's resident memory, in bytes.
 func (p *Process) Resident() int64 {
 	text := valueIn("/proc/"+strconv.Itoa(p.cmd.Process.Pid)+"/status", "VmRSS")
 	kib, err := strconv.ParseInt(strings.TrimSuffix(text, " kB"), 10, 64)
@@ -153,7 +153,7 @@ func (p *Process) Resident() int64 {
 
 func cpuOf(pid int) time.Duration { return ticks(pid, 11, 12) }
 
-// ticks adds up times of a process's stat.
+// ticks adds up fields of a process's stat that are times.
 func ticks(pid int, fields ...int) time.Duration {
 	stat := statOf(pid)
 	var sum int64
@@ -166,7 +166,7 @@ func ticks(pid int, fields ...int) time.Duration {
 	return time.Duration(sum) * time.Second / ticksPerSecond
 }
 
-// statOf are the fields of a process's stat from the third on: the second, its name, may have blanks.
+// statOf returns the fields of a process's stat from the third on: the second, its name, may contain blanks.
 func statOf(pid int) []string {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -175,7 +175,8 @@ func statOf(pid int) []string {
 	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 }
 
-// PostgresCPU is what the server's processes have used so far, also those that have ended.
+// PostgresCPU returns the processor time that the server's processes have used so far, including those that have
+// ended.
 func (w *World) PostgresCPU() time.Duration {
 	text, err := os.ReadFile(filepath.Join(w.DataDir(), "data", "postmaster.pid"))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"webhook-gateway/test/bench/pgbench"
 )
 
-// The two rows of a delivery, as every other row of the comparison writes them: the same columns of the
-// same sizes, keys that are spread, ids that grow. The body travels with each transaction.
+// The two rows of a delivery, as all compared programs write them: the same columns of the same sizes, random keys,
+// growing ids. The body travels with each transaction.
 const (
 	pgbenchClaim = `
 INSERT INTO agent.idempotency_keys
@@ -30,14 +30,14 @@ VALUES (('00000000-0000-7000-8001-' || lpad(to_hex(:n::bigint * 256 + :client_id
 )
 
 func pgbenchScript(pipelined bool) string {
-	// Half a transaction is rolled back with the connection, so a script needs no more care than this.
+	// A broken connection rolls its transaction back, so the script needs no error handling.
 	if pipelined {
 		return "\\set n :n + 1\n\\startpipeline\nBEGIN;" + pgbenchClaim + pgbenchInsert + "\nCOMMIT;\n\\endpipeline\n"
 	}
 	return "\\set n :n + 1\nBEGIN;" + pgbenchClaim + pgbenchInsert + "\nCOMMIT;\n"
 }
 
-// Pgbench has PostgreSQL's own load program insert the two rows a transaction, and returns the rate.
+// Pgbench runs PostgreSQL's own load program, which inserts the two rows in each transaction, and returns the rate.
 // Pipelined, the transaction is one round trip instead of four.
 func (w *World) Pgbench(ctx context.Context, d *Database, clients int, pipelined bool, during time.Duration) (float64, error) {
 	var body string

@@ -21,7 +21,7 @@ import (
 	"webhook-gateway/test/binary"
 )
 
-// Process is a program that runs beside us.
+// Process is a program that runs beside this one.
 type Process struct {
 	Address string // where it receives
 	Admin   string // a gateway's admin listener
@@ -30,7 +30,7 @@ type Process struct {
 	done    chan struct{} // closed when it has ended and was waited for
 }
 
-// start runs a program that is killed when we end. What it writes to its standard error goes to a file.
+// start runs a program that is killed when we end. Its standard error goes to a file.
 func (w *World) start(ctx context.Context, name string, cmd *exec.Cmd) (*Process, error) {
 	log, err := os.Create(filepath.Join(w.Dir, name+".log"))
 	if err != nil {
@@ -66,7 +66,7 @@ func (p *Process) Stop() {
 	}
 }
 
-// Gateway starts the gateway that was built, with its defaults, on a database.
+// Gateway starts the built gateway with its defaults on a database.
 func (w *World) Gateway(ctx context.Context, name string, d *Database) (*Process, error) {
 	return w.gateway(ctx, exec.Command(w.Options.Gateway, "serve"), name, d)
 }
@@ -98,7 +98,7 @@ func (w *World) gateway(ctx context.Context, cmd *exec.Cmd, name string, d *Data
 	return w.serve(ctx, name, cmd, address, admin)
 }
 
-// Straightforward starts what the gateway is compared with.
+// Straightforward starts the server that the gateway is compared with.
 func (w *World) Straightforward(ctx context.Context, d *Database, connections int) (*Process, error) {
 	address, err := binary.FreeAddress()
 	if err != nil {
@@ -158,7 +158,7 @@ func (w *World) lastLine(name string) string {
 	return lines[len(lines)-1]
 }
 
-// role is this very program in another part, told the rest on its standard input.
+// role returns a command that runs another part of this program, with spec on its standard input.
 func role(name string, spec any) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -173,8 +173,7 @@ func role(name string, spec any) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Run runs a part of this program that measures, load or settle. begun is called when it has prepared
-// itself and begins.
+// Run runs a measuring part of this program, load or settle. It calls begun when the part has prepared and begins.
 func (w *World) Run(ctx context.Context, part string, spec any, begun func()) (*load.Result, error) {
 	cmd, err := role(part, spec)
 	if err != nil {

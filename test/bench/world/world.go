@@ -1,6 +1,5 @@
-// Package world is what a run of the benchmark happens in: a private PostgreSQL on a real disk, the
-// processes that are measured, and what they are measured with. It ends what it has started, and the kernel
-// does where it cannot (Linux).
+// Package world is the environment of a benchmark run: a private PostgreSQL on a real disk, the measured processes,
+// and the measuring ones. It ends everything that it has started; on Linux the kernel does so if it is killed.
 package world
 
 import (
@@ -32,7 +31,7 @@ const (
 	tenants     = 100 // of each API
 )
 
-// Options says how the world is made.
+// Options configure the world.
 type Options struct {
 	Dir      string            // for PostgreSQL's data and the logs; its data are removed at the end
 	Gateway  string            // the gateway's binary
@@ -40,7 +39,7 @@ type Options struct {
 	Env      []string          // of the gateways, as KEY=value
 }
 
-// World is a PostgreSQL with one or more databases, and whatever runs on it.
+// World is a PostgreSQL with one or more databases, and the processes that use it.
 type World struct {
 	Options
 	Secret, SecretsKey string
@@ -51,18 +50,18 @@ type World struct {
 	procs  []*Process
 }
 
-// settings are those that a server of this size would have. They are told in the report.
+// settings returns the settings that a server of this size would have. The report lists them.
 func settings() map[string]string {
 	kib, _ := strconv.ParseInt(strings.TrimSuffix(valueIn("/proc/meminfo", "MemTotal"), " kB"), 10, 64) // 0 where that is not known
 	return map[string]string{
 		"max_connections": "200",
 		"shared_buffers":  strconv.FormatInt(max(kib>>12, 256), 10) + "MB", // a quarter of the memory
-		// No checkpoint falls into a run, and none has to make the log's files: each run begins with one.
+		// No checkpoint happens during a run, and none has to create log files: each run begins with one.
 		"max_wal_size": "4GB", "min_wal_size": "2GB", "checkpoint_timeout": "30min",
 	}
 }
 
-// New starts the server. Close ends it, and all that was started since.
+// New starts the server. Close ends it, and everything that was started since.
 func New(ctx context.Context, o Options) (*World, error) {
 	w := &World{Options: o, Secret: uuid.NewString(), SecretsKey: base64.StdEncoding.EncodeToString([]byte(uuid.NewString()[:32]))}
 	for range tenants {
@@ -95,16 +94,16 @@ func (w *World) Close() error {
 	return errors.Join(err, os.RemoveAll(w.server.Dir()))
 }
 
-// DataDir is where PostgreSQL's data lie.
+// DataDir returns the folder of PostgreSQL's data.
 func (w *World) DataDir() string { return w.server.Dir() }
 
-// Version is PostgreSQL's.
+// Version returns PostgreSQL's version.
 func (w *World) Version() string { return w.bin.Version }
 
-// Database is one migrated database with the source and its jobs in it.
+// Database is one migrated database with the source and its jobs.
 type Database struct {
 	URL     string
-	Pool    *pgxpool.Pool // a few connections, for looking
+	Pool    *pgxpool.Pool // a few connections, to check results
 	Tenants map[string]straightforward.Tenant
 	world   *World
 }
@@ -161,7 +160,7 @@ func (d *Database) register(ctx context.Context) error {
 	return nil
 }
 
-// Reset empties the tables and writes a checkpoint, so that every run begins alike.
+// Reset empties the tables and writes a checkpoint, so that all runs begin alike.
 func (d *Database) Reset(ctx context.Context) error {
 	_, err := d.Pool.Exec(ctx, `TRUNCATE agent.idempotency_keys, agent.webhook_deliveries, agent.webhook_drops`)
 	if err != nil {
@@ -170,7 +169,7 @@ func (d *Database) Reset(ctx context.Context) error {
 	return d.Checkpoint(ctx)
 }
 
-// Checkpoint writes a checkpoint. The pages that are changed next go to the log whole.
+// Checkpoint writes a checkpoint. Afterwards the first change of each page writes the whole page to the log.
 func (d *Database) Checkpoint(ctx context.Context) error {
 	_, err := d.Pool.Exec(ctx, `CHECKPOINT`)
 	return err
@@ -204,14 +203,14 @@ func (d *Database) Stored(ctx context.Context) (inbox, keys int64, err error) {
 	return inbox, keys, err
 }
 
-// WAL returns how far the log has come, in bytes.
+// WAL returns the position of the log's end, in bytes.
 func (d *Database) WAL(ctx context.Context) (int64, error) {
 	var bytes int64
 	err := d.Pool.QueryRow(ctx, `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint`).Scan(&bytes)
 	return bytes, err
 }
 
-// Settings lists the settings of PostgreSQL that bear on the figures.
+// Settings returns the settings of PostgreSQL that affect the figures.
 func (d *Database) Settings(ctx context.Context) (map[string]string, error) {
 	rows, err := d.Pool.Query(ctx, `SELECT name, current_setting(name) FROM pg_settings
 		WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes', 'wal_compression', 'default_toast_compression', 'wal_sync_method')

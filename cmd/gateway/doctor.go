@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,11 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/doctor"
 	"webhook-gateway/internal/files"
+	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/registry"
+	"webhook-gateway/internal/safetext"
 )
 
 // doctorFlags are those of gateway doctor.
@@ -55,17 +58,12 @@ The exit status is 0 if every request would be accepted, 5 if one would not.`,
 	return cmd
 }
 
-// patient is one request to be examined.
-type patient struct {
-	capture     *capture.Capture
-	timeUnknown bool
-}
-
 func (f *doctorFlags) run(cmd *cobra.Command, args []string) error {
-	if err := f.validate(args); err != nil {
+	received, err := f.validate(args)
+	if err != nil {
 		return err
 	}
-	patients, err := f.patients(cmd, args[0])
+	cases, err := f.cases(cmd, args[0], received)
 	if err != nil {
 		return err
 	}
@@ -75,115 +73,100 @@ func (f *doctorFlags) run(cmd *cobra.Command, args []string) error {
 			return usagef("--near: %w", err)
 		}
 	}
-	chest, err := f.open(cmd)
+	for _, c := range cases {
+		near = append(near, c.Capture)
+	}
+	secrets, err := f.readSecrets(cmd)
 	if err != nil {
 		return err
 	}
-	defer chest.close()
 	cfg, err := settings(cmd)
 	if err != nil {
 		return err
 	}
 	var list []diagnosisJSON
-	for _, p := range patients {
-		secrets, others, err := chest.secretsOf(cmd, p.capture)
-		if err != nil {
-			return err
+	for _, c := range cases {
+		if c.Secrets, c.Others, err = secrets.Of(c.Capture); err != nil {
+			return f.explain(err)
 		}
-		d := doctor.Examine(doctor.Case{
-			Capture: p.capture, Vendor: vendorsByName()[f.provider],
-			Secrets: secrets, Others: others, Near: append(near, capturesOf(patients)...), TimeUnknown: p.timeUnknown, MaxBody: cfg.MaxBodyBytes,
-		})
-		list = append(list, diagnosisJSON{Name: p.capture.Name, Diagnosis: d})
+		c.Near, c.MaxBody = near, cfg.MaxBodyBytes
+		list = append(list, diagnosisJSON{Name: c.Capture.Name, Diagnosis: doctor.Examine(c)})
 	}
 	return f.report(cmd, list)
 }
 
-func (f *doctorFlags) validate(args []string) error {
+// explain adds which flags help.
+func (f *doctorFlags) explain(err error) error {
+	if errors.Is(err, doctor.ErrUnnamed) || errors.Is(err, doctor.ErrNotInFile) {
+		return fmt.Errorf("%w: name the source or job with --source or --job", err)
+	}
+	return err
+}
+
+// validate checks the flags, and returns when the requests were received; zero when they say so themselves.
+func (f *doctorFlags) validate(args []string) (received time.Time, err error) {
 	if err := checkProvider(f.provider, false); err != nil {
-		return err
+		return received, err
 	}
 	switch {
 	case len(args) == 0:
-		return usagef("which request? give a capture, a raw HTTP message or a HAR file")
+		return received, usagef("which request? give a capture, a raw HTTP message or a HAR file")
 	case f.source != "" && f.job != "":
-		return usagef("--source and --job name two different secrets; give one of them")
+		return received, usagef("--source and --job name two different secrets; give one of them")
 	case f.secretStdin && (f.secrets != "" || args[0] == "-"):
-		return usagef("--secret-stdin reads the secrets from stdin: give no --secrets, and the request as a file")
+		return received, usagef("--secret-stdin reads the secrets from stdin: give no --secrets, and the request as a file")
 	}
 	if f.receivedAt != "" {
-		if _, err := time.Parse(time.RFC3339, f.receivedAt); err != nil {
-			return usagef("--received-at %q is not an instant like 2026-03-01T12:00:00Z", f.receivedAt)
+		if received, err = time.Parse(time.RFC3339, f.receivedAt); err != nil {
+			return received, usagef("--received-at %q is not an instant like 2026-03-01T12:00:00Z", f.receivedAt)
 		}
 	}
-	return nil
+	return received, nil
 }
 
-// patients reads the requests in a file or folder.
-func (f *doctorFlags) patients(cmd *cobra.Command, path string) ([]patient, error) {
+// cases reads the requests in a file or folder.
+func (f *doctorFlags) cases(cmd *cobra.Command, path string, received time.Time) ([]doctor.Case, error) {
 	path = strings.TrimSuffix(path, "/"+capture.File)
 	info, err := os.Stat(path)
 	if path != "-" && err != nil {
 		return nil, usagef("%w", err)
 	}
+	vendor := vendorsByName()[f.provider]
 	if path != "-" && info.IsDir() {
-		return f.captured(path)
+		captures, err := capture.LoadAll(path)
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+		cases, err := doctor.FromCaptures(captures, vendor, received)
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+		return cases, nil
 	}
 	messages, err := readMessages(cmd, path, "")
 	if err != nil {
 		return nil, err
 	}
-	vendor := vendorsByName()[f.provider]
-	var list []patient
-	for i, m := range messages {
-		unknown := m.At.IsZero() && f.receivedAt == ""
-		if f.receivedAt != "" {
-			m.At, _ = time.Parse(time.RFC3339, f.receivedAt) // it was checked
-		} else if unknown {
-			m.At = capture.SignedAt(m, vendor)
-		}
-		c, err := capture.Origin{Vendor: vendor, KeepSignature: true}.Capture(m)
-		if err != nil {
-			return nil, err
-		}
-		c.Name = fmt.Sprintf("%s %d", path, i+1)
-		list = append(list, patient{c, unknown})
-	}
-	return list, nil
+	return doctor.FromMessages(path, messages, vendor, received)
 }
 
-// captured reads captures that carry the signature that came.
-func (f *doctorFlags) captured(path string) ([]patient, error) {
-	captures, err := capture.LoadAll(path)
-	if err != nil {
-		return nil, usagef("%w", err)
-	}
-	var list []patient
-	for _, c := range captures {
-		switch {
-		case c.Provider != f.provider:
-			return nil, usagef("capture %s is of %s, but --provider says %s", c.Name, c.Provider, f.provider)
-		case c.Sign.Mode != capture.Kept && c.Sign.Mode != capture.Recorded:
-			return nil, usagef("capture %s has no original signature to examine: set GATEWAY_REJECTED_DIR, or use gateway import --keep-signature", c.Name)
+// readSecrets finds where the secrets come from.
+func (f *doctorFlags) readSecrets(cmd *cobra.Command) (doctor.Secrets, error) {
+	s := doctor.Secrets{Source: f.source, Job: f.job}
+	var err error
+	switch {
+	case f.secretStdin:
+		s.Given, err = readSecretLines(cmd)
+	case f.secrets != "":
+		s.File, err = registry.ReadFile(f.secrets)
+		err = asSetting(err)
+	default:
+		var pool *pgxpool.Pool
+		if pool, s.Registry, err = openRegistry(cmd, f.dir); err == nil {
+			pg.Close(pool)
 		}
-		p := patient{capture: c}
-		if f.receivedAt != "" {
-			c.ReceivedAt, _ = time.Parse(time.RFC3339, f.receivedAt) // it was checked
-		} else {
-			// An import knows no better than what the message says of when it was signed.
-			p.timeUnknown = c.Sign.Mode == capture.Kept && c.ReceivedAt.Equal(capture.SignedAt(&capture.Message{Headers: c.Headers}, vendorsByName()[f.provider]))
-		}
-		list = append(list, p)
 	}
-	return list, nil
-}
-
-func capturesOf(patients []patient) []*capture.Capture {
-	list := make([]*capture.Capture, len(patients))
-	for i, p := range patients {
-		list[i] = p.capture
-	}
-	return list
+	return s, err
 }
 
 // readSecretLines reads secrets from stdin, one a line, with the blanks that are part of them.
@@ -195,29 +178,11 @@ func readSecretLines(cmd *cobra.Command) ([]doctor.Secret, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the secrets from stdin: %w", err)
 	}
-	var list []doctor.Secret
-	for line := range bytes.Lines(text) {
-		line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
-		if len(bytes.TrimSpace(line)) > 0 {
-			list = append(list, doctor.Secret{Name: secretName(len(list)), Text: string(line)})
-		}
-	}
+	list := doctor.Lines(text)
 	if len(list) == 0 {
 		return nil, usagef("no secret on stdin")
 	}
 	return list, nil
-}
-
-// secretName is what the n-th live secret is called.
-func secretName(n int) string {
-	switch n {
-	case 0:
-		return "current"
-	case 1:
-		return "previous"
-	default:
-		return fmt.Sprintf("previous (%d)", n)
-	}
 }
 
 // diagnosisJSON is one request's diagnosis as --json prints it.
@@ -259,4 +224,33 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// printDiagnosis shows a diagnosis to people. What came off the wire must not reach a terminal as it is.
+func printDiagnosis(out io.Writer, d diagnosisJSON) error {
+	fmt.Fprintln(out, safetext.Line(d.Name))
+	w := newTable(out)
+	for _, s := range d.Steps {
+		mark := "ok"
+		if !s.OK {
+			mark = "NO"
+		}
+		w.row("  "+mark, s.Name, s.Says)
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	if d.Accepted {
+		_, err := fmt.Fprintf(out, "it would be accepted: %d\n", d.Status)
+		return err
+	}
+	fmt.Fprintf(out, "it would be refused: %d\n", d.Status)
+	for _, c := range d.Causes {
+		how := "confirmed by undoing it"
+		if !c.Proved {
+			how = "likely, not confirmed"
+		}
+		fmt.Fprintf(out, "  %s (%s): %s\n", c.Code, how, safetext.Line(c.Says))
+	}
+	return nil
 }

@@ -15,7 +15,9 @@ import (
 	"webhook-gateway/internal/admin"
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/devdb"
+	"webhook-gateway/internal/doctor"
 	"webhook-gateway/internal/pg"
+	"webhook-gateway/internal/registry"
 	"webhook-gateway/internal/safetext"
 	"webhook-gateway/internal/send"
 	"webhook-gateway/internal/sqlstate"
@@ -60,9 +62,10 @@ func exitStatus(err error) int {
 	case isA[databaseError](err), isA[*pg.UnavailableError](err), isA[*devdb.MissingError](err),
 		is(pg.ErrUnfit), is(send.ErrNoAnswer):
 		return exitUnreachable
-	case isA[settingError](err), is(pg.ErrSettings), is(jobs.ErrKey):
+	case isA[settingError](err), is(pg.ErrSettings), is(jobs.ErrKey), is(doctor.ErrNotInFile):
 		return exitConfig
-	case isA[usageError](err), is(jobs.ErrInvalid), is(capture.ErrSignature), is(capture.ErrNoParty), is(admin.ErrURL):
+	case isA[usageError](err), is(jobs.ErrInvalid), is(capture.ErrSignature), is(capture.ErrNoParty), is(admin.ErrURL),
+		is(doctor.ErrUnnamed), is(registry.ErrJobID):
 		return exitUsage
 	case isA[mismatchError](err):
 		return exitMismatch

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -89,16 +88,4 @@ func findInFile(path string, list []*capture.Capture) (capture.Places, error) {
 	}
 	places, err := file.Find(list)
 	return places, asSetting(err)
-}
-
-// keyringOf finds the secrets of a source, by its name, or of a job, by the text of its id.
-func keyringOf(reg *registry.Registry, provider, source, job string) (jobs.Keyring, error) {
-	var id uuid.UUID
-	if source == "" {
-		var err error
-		if id, err = parseID("--job", job); err != nil {
-			return jobs.Keyring{}, err
-		}
-	}
-	return reg.Keyring(provider, source, id)
 }

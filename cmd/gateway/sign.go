@@ -96,7 +96,7 @@ func (f *signFlags) secret(cmd *cobra.Command) (string, error) {
 		return "", err
 	}
 	defer pg.Close(pool)
-	ring, err := keyringOf(reg, f.provider, f.source, f.job)
+	ring, err := reg.Keyring(f.provider, f.source, f.job)
 	if err != nil {
 		return "", err
 	}

@@ -66,8 +66,12 @@ func Newest(ring jobs.Keyring, holder string) (string, error) {
 	}
 }
 
-// Keyring returns the secrets that verify calls of a source, by its name, or else of a job.
-func (r *Registry) Keyring(provider, source string, job uuid.UUID) (jobs.Keyring, error) {
+// ErrJobID says that a job is not named by its id.
+var ErrJobID = errors.New("not a UUID like 3f2b8c1e-5d0a-4c57-9a55-0c6f3a1d2b7e")
+
+// Keyring returns the secrets that verify calls of a source, by its name, or else of a job, by its id. An id that is no
+// UUID is ErrJobID.
+func (r *Registry) Keyring(provider, source, job string) (jobs.Keyring, error) {
 	if source != "" {
 		s, err := r.source(provider, capture.Party{Name: source})
 		if err != nil {
@@ -75,7 +79,11 @@ func (r *Registry) Keyring(provider, source string, job uuid.UUID) (jobs.Keyring
 		}
 		return s.Keyring, nil
 	}
-	f, err := r.jobByID(provider, job)
+	id, err := uuid.Parse(job)
+	if err != nil {
+		return jobs.Keyring{}, fmt.Errorf("job %q is %w", job, ErrJobID)
+	}
+	f, err := r.jobByID(provider, id)
 	if err != nil {
 		return jobs.Keyring{}, err
 	}

@@ -60,7 +60,7 @@ func house() []room {
 		{replay, "internal/replay", "sends captures, signed anew, and judges answers and outcomes", "drops feed idempotency internal/capture internal/inbox internal/registry jobs providers"},
 		{replay, "internal/export", "captures of the deliveries and drops that a database holds", "drops feed internal/capture internal/registry jobs providers"},
 		{replay, "internal/send", "sends a sample as a vendor does, and finds what was stored of it", "drops feed internal/samples providers"},
-		{replay, "internal/doctor", "finds out why a signature does not fit, by trying", "internal/capture internal/form internal/gunzip providers"},
+		{replay, "internal/doctor", "finds out why a signature does not fit, by trying", "internal/capture internal/form internal/gunzip internal/registry jobs providers"},
 		{tests, "internal/pgtest", "a private PostgreSQL and a migrated database for each test", "internal/devdb internal/pg migrations"},
 		{tests, "idempotency/idempotencytest", "databases for the tests of modules that import `idempotency`, and a way to age keys", "internal/pgtest"},
 		{tests, "internal/tools/*", "what `make` runs", ""},

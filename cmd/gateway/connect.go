@@ -21,14 +21,9 @@ func openDatabase(ctx context.Context, cmd *cobra.Command) (*pgxpool.Pool, confi
 	return pool, cfg, err
 }
 
-// openPool opens a pool that has not connected yet.
-func openPool(ctx context.Context, url string, connections int32) (*pgxpool.Pool, error) {
-	return pg.Open(ctx, url, connections, idempotency.WatchCommits)
-}
-
 // connect opens a pool and checks that the database answers and may be used.
 func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool, error) {
-	pool, err := openPool(ctx, url, connections)
+	pool, err := pg.Open(ctx, url, connections, idempotency.WatchCommits)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/internal/dev"
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/safetext"
 	"webhook-gateway/jobs"
@@ -103,7 +104,7 @@ func (f *devFlags) gateway(ctx context.Context, cmd *cobra.Command, r dev.Runnin
 		return err
 	}
 	r.Env.AdminOpen = cfg.AdminOpen
-	return serve(ctx, cfg, cmd.ErrOrStderr(), func(at addresses) {
+	return gateway.Serve(ctx, cfg, wired(), cmd.ErrOrStderr(), func(at gateway.Addresses) {
 		r.Env.Listen, r.Env.AdminListen = at.Public.String(), at.Admin.String()
 		if err := errors.Join(r.Folder.WriteEnv(r.Env), f.print(cmd, r, registered)); err != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", err)

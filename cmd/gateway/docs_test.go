@@ -19,6 +19,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/logsink"
 	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
@@ -41,13 +42,13 @@ func scraped(t *testing.T) map[string]family {
 		t.Fatal(err)
 	}
 	reg, pool := prometheus.NewRegistry(), pgtest.Pool(t)
-	registerProcess(reg, pool)
+	gateway.RegisterProcess(reg, pool)
 	sink := logsink.New(io.Discard, reg)
-	g, err := newGateway(base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
+	g, err := gateway.New(gateway.Base{Config: cfg, Vendors: wired(), Pool: pool, Keys: keys, Registry: reg, Log: gateway.NewLogger(sink, cfg)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.inbox.Stop(t.Context())
+	g.Stop(t.Context())
 	_ = sink.Close() // it returns no error
 	gathered, err := reg.Gather()
 	if err != nil {

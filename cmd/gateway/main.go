@@ -16,6 +16,7 @@ import (
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/devdb"
 	"webhook-gateway/internal/doctor"
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/registry"
 	"webhook-gateway/internal/safetext"
@@ -59,10 +60,10 @@ func exitStatus(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case isA[databaseError](err), isA[*pg.UnavailableError](err), isA[*devdb.MissingError](err),
+	case isA[databaseError](err), isA[gateway.DatabaseError](err), isA[*pg.UnavailableError](err), isA[*devdb.MissingError](err),
 		is(pg.ErrUnfit), is(send.ErrNoAnswer):
 		return exitUnreachable
-	case isA[settingError](err), is(pg.ErrSettings), is(jobs.ErrKey), is(doctor.ErrNotInFile):
+	case isA[settingError](err), isA[gateway.SettingError](err), is(pg.ErrSettings), is(jobs.ErrKey), is(doctor.ErrNotInFile):
 		return exitConfig
 	case isA[usageError](err), is(jobs.ErrInvalid), is(capture.ErrSignature), is(capture.ErrNoParty), is(admin.ErrURL),
 		is(doctor.ErrUnnamed), is(registry.ErrJobID):
@@ -106,7 +107,7 @@ func asSetting(err error) error {
 // printError prints why the process ends. It waits at most a second, because the reader of standard error may be
 // stalled, and the process must still end.
 func printError(to io.Writer, err error) {
-	if (sqlstate.NoTable(err) || sqlstate.NoColumn(err)) && !isA[databaseError](err) && !errors.Is(err, migrations.ErrMigrate) {
+	if (sqlstate.NoTable(err) || sqlstate.NoColumn(err)) && !isA[databaseError](err) && !isA[gateway.DatabaseError](err) && !errors.Is(err, migrations.ErrMigrate) {
 		err = fmt.Errorf("the database lacks migrations of this build; run: gateway migrate up (%w)", err)
 	}
 	printed := make(chan struct{})

@@ -18,6 +18,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/drops"
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/inbox"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/redrive"
@@ -78,7 +79,7 @@ func (f *redriveFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer pg.Close(pool)
-	d, err := newDriver(ctx, pool, cfg, newLogger(cmd.ErrOrStderr(), cfg))
+	d, err := newDriver(ctx, pool, cfg, gateway.NewLogger(cmd.ErrOrStderr(), cfg))
 	if err != nil {
 		return err
 	}

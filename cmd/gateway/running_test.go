@@ -21,6 +21,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/feed"
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/logsink"
 	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/jobs"
@@ -98,12 +99,12 @@ func startGatewayOn(t *testing.T, url string, edit ...func(*configs.Config)) *ru
 	reg := prometheus.NewRegistry()
 	logged := &logBuffer{}
 	sink := logsink.New(logged, reg)
-	g, err := newGateway(base{cfg: cfg, pool: pool, keys: keys, reg: reg, log: newLogger(sink, cfg)})
+	g, err := gateway.New(gateway.Base{Config: cfg, Vendors: wired(), Pool: pool, Keys: keys, Registry: reg, Log: gateway.NewLogger(sink, cfg)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	up, down := make(chan addresses, 1), make(chan error, 1)
-	go func() { down <- g.run(ctx, func(a addresses) { up <- a }) }()
+	up, down := make(chan gateway.Addresses, 1), make(chan error, 1)
+	go func() { down <- g.Run(ctx, func(a gateway.Addresses) { up <- a }) }()
 	r := &running{t: t, pool: pool, store: jobs.NewStore(pool, keys), config: cfg, log: logged,
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second}}
 	select {

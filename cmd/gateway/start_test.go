@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"webhook-gateway/configs"
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/pgtest"
 	"webhook-gateway/providers"
 )
@@ -22,7 +23,7 @@ import (
 type serving struct {
 	t    *testing.T
 	stop context.CancelFunc
-	up   chan addresses
+	up   chan gateway.Addresses
 	down chan error
 	log  *bufio.Scanner
 }
@@ -39,9 +40,9 @@ func startServing(t *testing.T, url string, edit ...string) *serving {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	reader, log := io.Pipe()
-	s := &serving{t: t, stop: stop, up: make(chan addresses, 1), down: make(chan error, 1), log: bufio.NewScanner(reader)}
+	s := &serving{t: t, stop: stop, up: make(chan gateway.Addresses, 1), down: make(chan error, 1), log: bufio.NewScanner(reader)}
 	go func() {
-		s.down <- serve(ctx, cfg, log, func(a addresses) { s.up <- a })
+		s.down <- gateway.Serve(ctx, cfg, wired(), log, func(a gateway.Addresses) { s.up <- a })
 		log.Close()
 	}()
 	t.Cleanup(func() {

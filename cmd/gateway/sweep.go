@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/inbox"
 	"webhook-gateway/internal/pg"
 )
@@ -26,7 +27,7 @@ number may run at once, beside all writers. The backlog is what a bounded pass o
 			}
 			defer pg.Close(pool)
 			sweeper, err := inbox.NewSweeper(pool, inbox.Retention{Inbox: cfg.InboxRetention, Drops: cfg.DropsRetention},
-				nil, newLogger(cmd.ErrOrStderr(), cfg))
+				nil, gateway.NewLogger(cmd.ErrOrStderr(), cfg))
 			if err != nil {
 				return err
 			}

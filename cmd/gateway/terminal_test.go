@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"webhook-gateway/configs"
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/safetext"
 )
 
@@ -182,7 +183,7 @@ func TestTheLogIsSafeOnATerminal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	root := newRoot(streams{in: untouched{t}, out: io.Discard, err: &out})
-	newLogger(root.ErrOrStderr(), configs.Config{}).Info("webhook", "type", hostile)
+	gateway.NewLogger(root.ErrOrStderr(), configs.Config{}).Info("webhook", "type", hostile)
 	result{stdout: out.String()}.wantSafe(t, "the log")
 	if line := (result{stdout: out.String()}).object(t); line["type"] != hostile {
 		t.Errorf("the log holds %q", line["type"])

@@ -2,32 +2,11 @@ package main
 
 import (
 	"fmt"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"webhook-gateway/internal/gateway"
 )
-
-// build describes the build of this binary.
-type build struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision"`
-	Go       string `json:"go"`
-}
-
-func buildOf() build {
-	b := build{Version: "unknown", Revision: "unknown"}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	b.Version, b.Go = info.Main.Version, info.GoVersion
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			b.Revision = s.Value
-		}
-	}
-	return b
-}
 
 func versionCommand() *cobra.Command {
 	var asJSON bool
@@ -36,7 +15,7 @@ func versionCommand() *cobra.Command {
 		Short: "Print what this binary was built from",
 		Args:  atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := buildOf()
+			b := gateway.ReadBuild()
 			if asJSON {
 				return printJSON(cmd, b)
 			}

@@ -26,7 +26,8 @@ const (
 // go generate ./test/layout, which draws it in docs/ARCHITECTURE.md.
 func house() []room {
 	return []room{
-		{run, "cmd/*", "starts, wires, stops; a file for each command", "*"},
+		{run, "cmd/*", "the commands, a file for each: parse flags, call one thing, print its result", "*"},
+		{run, "internal/gateway", "a running gateway: puts the parts together, starts and stops them", "configs drops idempotency internal/admin internal/capture internal/connections internal/inbox internal/logsink internal/pg internal/preflight jobs providers"},
 		{run, "configs", "the settings: one table, environment over YAML, every problem at once", "internal/dsn internal/files"},
 		{run, "internal/registry", "finds the sources and jobs that a command names, in a database or a file of secrets", "internal/capture internal/files internal/safetext jobs providers"},
 		{run, "internal/admin", "the private listener: metrics, liveness, readiness, profiles", "configs internal/safetext"},

@@ -23,14 +23,15 @@ var testsOf = map[string][]string{
 	"internal/inbox":              {"internal/canonical", "providers/nylas"}, // fingerprints as the gate hands them over
 	"internal/capture":            {"providers/nylas", "providers/slack"},    // captures are what the vendors make of them
 	"internal/redrive":            {"internal/pg", "providers/nylas"},        // a vendor whose requests can be read
+	"internal/gateway":            {"providers/nylas", "providers/slack"},    // the vendors it receives from
 	"internal/doctor":             {"providers/nylas", "providers/slack"},    // and a signature is theirs
 	"idempotency/idempotencytest": {"idempotency"},                           // whose keys time passes for
 }
 
 // mayUse says which packages may import a module of others; "tests" means those of any package.
 var mayUse = map[string][]string{
-	"github.com/labstack/echo/v4": {"providers", "cmd/*", "test/*", "tests"},
-	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/redrive", "internal/devdb", "internal/pgtest", "internal/pg", "internal/sqlstate", "internal/connections", "internal/preflight", "internal/registry", "internal/replay", "internal/export", "internal/send", "internal/dev", "cmd/*", "test/*", "tests"},
+	"github.com/labstack/echo/v4": {"providers", "internal/gateway", "test/*", "tests"},
+	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/redrive", "internal/devdb", "internal/pgtest", "internal/pg", "internal/sqlstate", "internal/connections", "internal/preflight", "internal/registry", "internal/replay", "internal/export", "internal/send", "internal/dev", "internal/gateway", "cmd/*", "test/*", "tests"},
 	"github.com/slack-go/slack":   {"providers/slack", "test/*", "tests"},
 	"github.com/pressly/goose/v3": {"migrations"},
 	"github.com/spf13/cobra":      {"cmd/*"},

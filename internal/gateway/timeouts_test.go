@@ -1,4 +1,4 @@
-package main
+package gateway
 
 import (
 	"bufio"
@@ -21,6 +21,8 @@ import (
 	"webhook-gateway/internal/connections"
 	"webhook-gateway/jobs"
 	"webhook-gateway/providers"
+	"webhook-gateway/providers/nylas"
+	"webhook-gateway/providers/slack"
 )
 
 // nothing is a directory in which there is nothing.
@@ -49,13 +51,13 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{} }
 func onPipe(t *testing.T, open bool, client func(net.Conn)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		vendors := wired()
+		vendors := []providers.Provider{slack.New(), nylas.New()}
 		names := []string{"nylas", "slack"}
 		log := slog.New(slog.DiscardHandler)
 		gate := providers.NewGate(vendors, nothing{}, nil, drops.NewLedger(names), 1<<20)
-		g := &gateway{base: base{cfg: configs.Config{ReadTimeout: 10 * time.Second, SettleTimeout: 2500 * time.Millisecond}, log: log}}
+		g := &Gateway{Base: Base{Config: configs.Config{ReadTimeout: 10 * time.Second, SettleTimeout: 2500 * time.Millisecond}, Log: log}}
 		g.receiver = providers.NewReceiver(vendors, gate, providers.Limits{
-			Body: 1 << 20, BodyBudget: 1 << 20, Read: g.cfg.ReadTimeout, Settle: g.cfg.SettleTimeout,
+			Body: 1 << 20, BodyBudget: 1 << 20, Read: g.Config.ReadTimeout, Settle: g.Config.SettleTimeout,
 		}, providers.Deps{Registerer: prometheus.NewRegistry(), Log: log})
 		g.connections = connections.New(64, g.receiver.Shed, prometheus.NewRegistry())
 		g.open.Store(open)

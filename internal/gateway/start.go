@@ -1,4 +1,4 @@
-package main
+package gateway
 
 import (
 	"context"
@@ -17,6 +17,17 @@ import (
 	"webhook-gateway/jobs"
 )
 
+// SettingError is an error in a setting.
+type SettingError struct{ Err error }
+
+// DatabaseError says that the database at DATABASE_URL must not be used.
+type DatabaseError struct{ Err error }
+
+func (e SettingError) Error() string  { return e.Err.Error() }
+func (e SettingError) Unwrap() error  { return e.Err }
+func (e DatabaseError) Error() string { return e.Err.Error() }
+func (e DatabaseError) Unwrap() error { return e.Err }
+
 const (
 	// The maximum time for one attempt to reach PostgreSQL at start; the next one follows after the pause.
 	startAttempt = 30 * time.Second
@@ -25,19 +36,19 @@ const (
 )
 
 // listen opens both listeners first, so that an address in use ends the process at once.
-func (g *gateway) listen() (public, private net.Listener, err error) {
-	if public, err = net.Listen("tcp", g.cfg.Listen); err != nil {
-		return nil, nil, settingError{fmt.Errorf("listen on GATEWAY_LISTEN: %w", err)}
+func (g *Gateway) listen() (public, private net.Listener, err error) {
+	if public, err = net.Listen("tcp", g.Config.Listen); err != nil {
+		return nil, nil, SettingError{fmt.Errorf("listen on GATEWAY_LISTEN: %w", err)}
 	}
-	if private, err = net.Listen("tcp", g.cfg.AdminListen); err != nil {
+	if private, err = net.Listen("tcp", g.Config.AdminListen); err != nil {
 		public.Close()
-		return nil, nil, settingError{fmt.Errorf("listen on GATEWAY_ADMIN_LISTEN: %w", err)}
+		return nil, nil, SettingError{fmt.Errorf("listen on GATEWAY_ADMIN_LISTEN: %w", err)}
 	}
 	return public, private, nil
 }
 
 // onceOpen answers vendors 503 until the start is over.
-func (g *gateway) onceOpen(next http.Handler) http.Handler {
+func (g *Gateway) onceOpen(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.open.Load() {
 			w.Header().Set("Retry-After", "1")
@@ -50,7 +61,7 @@ func (g *gateway) onceOpen(next http.Handler) http.Handler {
 
 // start checks the database and reads what receiving needs. While PostgreSQL is away it waits, unless the settings say
 // otherwise, and reports that in the log and at /readyz. An error that waiting cannot fix ends it at once.
-func (g *gateway) start(ctx context.Context, at addresses) error {
+func (g *Gateway) start(ctx context.Context, at Addresses) error {
 	began := time.Now()
 	var logged time.Time
 	for {
@@ -58,16 +69,16 @@ func (g *gateway) start(ctx context.Context, at addresses) error {
 		switch {
 		case err == nil:
 			if !logged.IsZero() {
-				g.log.Info("PostgreSQL answers", "waited", time.Since(began).Round(time.Millisecond).String())
+				g.Log.Info("PostgreSQL answers", "waited", time.Since(began).Round(time.Millisecond).String())
 			}
 			return nil
-		case !g.cfg.WaitForPostgres, !pg.Passing(err), ctx.Err() != nil:
+		case !g.Config.WaitForPostgres, !pg.Passing(err), ctx.Err() != nil:
 			return err
 		}
 		g.admin.SetUnready("waiting for PostgreSQL: " + err.Error())
 		if time.Since(logged) >= startLogged {
 			logged = time.Now()
-			g.log.Warn("waiting for PostgreSQL", "waited", time.Since(began).Round(time.Second).String(), "err", err,
+			g.Log.Warn("waiting for PostgreSQL", "waited", time.Since(began).Round(time.Second).String(), "err", err,
 				"listen", at.Public.String(), "admin_listen", at.Admin.String())
 		}
 		select {
@@ -79,7 +90,7 @@ func (g *gateway) start(ctx context.Context, at addresses) error {
 }
 
 // prepare makes one attempt to start.
-func (g *gateway) prepare(ctx context.Context) error {
+func (g *Gateway) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startAttempt, fmt.Errorf("it took longer than %s", startAttempt))
 	defer cancel()
 	if g.check != nil {
@@ -99,7 +110,7 @@ func (g *gateway) prepare(ctx context.Context) error {
 
 // ensureDays creates the inbox's days. If one of next week cannot be created now, for example while the table is
 // analyzed, the gateway starts anyway: every sweep tries again.
-func (g *gateway) ensureDays(ctx context.Context) error {
+func (g *Gateway) ensureDays(ctx context.Context) error {
 	_, err := g.partitions.Ensure(ctx)
 	if err == nil {
 		return nil
@@ -108,23 +119,23 @@ func (g *gateway) ensureDays(ctx context.Context) error {
 	if unknown != nil || !until.After(time.Now()) {
 		return err
 	}
-	g.log.Warn("inbox days not made", "there_until", until, "err", err)
+	g.Log.Warn("inbox days not made", "there_until", until, "err", err)
 	return nil
 }
 
 // checkStart refuses a database that must not be used, and logs a warning for risks that the settings accept.
-func (g *gateway) checkStart(ctx context.Context) error {
-	t := preflight.Target{Pool: g.pool, URL: g.cfg.DatabaseURL.Reveal(), Keys: g.keys, AcceptFsyncOff: g.cfg.AcceptFsyncOff}
+func (g *Gateway) checkStart(ctx context.Context) error {
+	t := preflight.Target{Pool: g.Pool, URL: g.Config.DatabaseURL.Reveal(), Keys: g.Keys, AcceptFsyncOff: g.Config.AcceptFsyncOff}
 	if err := preflight.Check(ctx, t); err != nil {
 		return unusable(err)
 	}
-	server, err := pg.Describe(ctx, g.pool)
+	server, err := pg.Describe(ctx, g.Pool)
 	if err != nil {
 		return unusable(err)
 	}
 	if !server.Fsync {
 		g.fsyncOff.Set(1)
-		g.log.Warn("PostgreSQL reports fsync = off, and GATEWAY_ACCEPT_FSYNC_OFF accepts it: " +
+		g.Log.Warn("PostgreSQL reports fsync = off, and GATEWAY_ACCEPT_FSYNC_OFF accepts it: " +
 			"unless the provider makes commits durable in another way, a crash loses acknowledged deliveries")
 	}
 	return nil
@@ -139,12 +150,12 @@ func newFsyncOff(reg prometheus.Registerer) prometheus.Gauge {
 	return g
 }
 
-// unusable converts an error of the start to a databaseError; an error of GATEWAY_SECRETS_KEY stays a setting error.
+// unusable converts an error of the start to a DatabaseError; an error of GATEWAY_SECRETS_KEY stays a setting error.
 func unusable(err error) error {
 	if err == nil || errors.Is(err, jobs.ErrKeys) {
 		return err
 	}
-	return databaseError{pg.Unavailable(err)}
+	return DatabaseError{pg.Unavailable(err)}
 }
 
 // clientAddress returns the address for the log line: the connection's, unless that is a trusted proxy's. Any client

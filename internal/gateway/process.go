@@ -1,4 +1,4 @@
-package main
+package gateway
 
 import (
 	"io"
@@ -23,6 +23,30 @@ func tuneGC(cfg configs.Config) {
 	}
 }
 
-func newLogger(w io.Writer, cfg configs.Config) *slog.Logger {
+// NewLogger returns a logger at the level that the settings name.
+func NewLogger(w io.Writer, cfg configs.Config) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: cfg.LogLevel}))
+}
+
+// Build describes the build of this binary.
+type Build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"`
+	Go       string `json:"go"`
+}
+
+// ReadBuild returns the build of this binary.
+func ReadBuild() Build {
+	b := Build{Version: "unknown", Revision: "unknown"}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	b.Version, b.Go = info.Main.Version, info.GoVersion
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			b.Revision = s.Value
+		}
+	}
+	return b
 }

@@ -1,4 +1,4 @@
-package main
+package gateway
 
 import (
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -8,9 +8,9 @@ import (
 	"webhook-gateway/internal/connections"
 )
 
-// registerProcess registers the metrics of the process itself.
-func registerProcess(reg prometheus.Registerer, pool *pgxpool.Pool) {
-	b := buildOf()
+// RegisterProcess registers the metrics of the process itself.
+func RegisterProcess(reg prometheus.Registerer, pool *pgxpool.Pool) {
+	b := ReadBuild()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "gateway_build_info",
 		Help: "What this gateway was built from; always 1.",

@@ -1,6 +1,6 @@
-// Package vendor is a vendor that does not exist, and a test that it needs nothing but its folder and its place in the
+// Package newvendor is a vendor that does not exist, and a test that it needs nothing but its folder and its place in the
 // list of vendors.
-package vendor
+package newvendor
 
 import (
 	"crypto/hmac"

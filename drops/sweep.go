@@ -7,6 +7,13 @@ import (
 	"time"
 )
 
+// RightsSQL is statements that touch no row, and fail where the role lacks a right that a sweep needs.
+const RightsSQL = `
+	SELECT FROM agent.webhook_drops WHERE false FOR UPDATE;
+	DELETE FROM agent.webhook_drops WHERE false;
+	SELECT FROM agent.webhook_redrives WHERE false FOR UPDATE;
+	DELETE FROM agent.webhook_redrives WHERE false`
+
 // MaxSweep is the most rows that one pass of a sweep deletes.
 const MaxSweep = 10_000
 

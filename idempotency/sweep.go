@@ -8,6 +8,11 @@ import (
 	"time"
 )
 
+// RightsSQL is statements that touch no row, and fail where the role lacks a right that ending a claim or a sweep needs.
+const RightsSQL = `
+	UPDATE agent.idempotency_keys SET status = status WHERE false;
+	DELETE FROM agent.idempotency_keys WHERE false`
+
 // MaxSweep is the maximum number of rows in one pass of a sweep. They stay locked until the pass ends.
 const MaxSweep = 10_000
 

@@ -17,13 +17,7 @@ import (
 )
 
 // The rights that settling alone and the sweep need beyond those of a batch. No row is touched.
-const rightsSQL = `
-	UPDATE agent.idempotency_keys SET status = status WHERE false;
-	DELETE FROM agent.idempotency_keys WHERE false;
-	SELECT FROM agent.webhook_drops WHERE false FOR UPDATE;
-	DELETE FROM agent.webhook_drops WHERE false;
-	SELECT FROM agent.webhook_redrives WHERE false FOR UPDATE;
-	DELETE FROM agent.webhook_redrives WHERE false`
+const rightsSQL = idempotency.RightsSQL + `;` + drops.RightsSQL
 
 const strangeDaysSQL = `
 	SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid

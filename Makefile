@@ -13,7 +13,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: postgres ## start everything on this machine: PostgreSQL, the gateway, samples to send; Ctrl-C stops it all
+run: postgres ## start PostgreSQL and the gateway on this machine, with samples to send; Ctrl-C stops everything
 	@mkdir -p bin && $(GO) build -buildvcs=false -o bin/gateway ./cmd/gateway
 	@exec bin/gateway dev
 
@@ -43,7 +43,7 @@ fuzz-short: ## run each fuzz target for five seconds
 	scripts/fuzz 5s
 
 .PHONY: mutants
-mutants: postgres ## break the rules of the plane and the door one by one and see a test notice each, in half an hour
+mutants: postgres ## break the code's rules one by one and check that a test notices each, in half an hour
 	$(GO) run ./internal/tools/mutants
 
 .PHONY: soak
@@ -51,11 +51,11 @@ soak: postgres ## use idempotency in every way for ten minutes while connections
 	$(GO) test -count=1 -v -timeout 30m ./test/soak -soak 10m
 
 .PHONY: bench
-bench: bench-build ## measure the gateway beside pgbench and others, in ten minutes; writes docs/benchmarks/
+bench: bench-build ## compare the gateway with pgbench and others, in ten minutes; writes docs/benchmarks/
 	bin/bench
 
 .PHONY: bench-short
-bench-short: bench-build ## see that everything of bench runs, in a minute; its figures mean nothing
+bench-short: bench-build ## check that every part of bench runs, in a minute; its figures mean nothing
 	bin/bench -short
 
 .PHONY: bench-size
@@ -63,12 +63,12 @@ bench-size: bench-build ## measure with 1, 5 and 20 million keys: 15 to 40 minut
 	bin/bench -size
 
 .PHONY: bench-claims
-bench-claims: postgres ## measure claims beside a bare INSERT, and the sweep, in four minutes; writes docs/benchmarks/
+bench-claims: postgres ## compare claims with a bare INSERT, and measure the sweep, in four minutes; writes docs/benchmarks/
 	$(GO) build -o bin/bench-claims ./test/bench/claims
 	bin/bench-claims
 
 .PHONY: hostile
-hostile: postgres build ## attack the gateway beside honest calls on this machine, in three minutes; prints a table
+hostile: postgres build ## attack the gateway during honest calls, in three minutes; prints a table
 	$(GO) run ./test/hostile
 
 .PHONY: bench-build
@@ -76,7 +76,7 @@ bench-build: postgres build
 	$(GO) build -o bin/bench ./test/bench
 
 .PHONY: build
-build: ## build the static binary as it is released, bin/gateway
+build: ## build the static release binary, bin/gateway
 	$(BUILD) -o bin/gateway ./cmd/gateway
 
 .PHONY: image
@@ -84,7 +84,7 @@ image: ## build the container image
 	docker build -t $(IMAGE) .
 
 .PHONY: postgres
-postgres: ## install PostgreSQL's programs if they are missing, without a server of the system's own
+postgres: ## install PostgreSQL's programs if they are missing, without a running server
 	@scripts/need postgres
 
 .PHONY: cc

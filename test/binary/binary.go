@@ -1,4 +1,4 @@
-// Package binary builds the gateway's binary for tests, and runs it as users do.
+// Package binary builds the gateway's binary for tests, and runs it like a user.
 package binary
 
 import (
@@ -17,8 +17,8 @@ import (
 	"webhook-gateway/internal/pgtest"
 )
 
-// Main is for TestMain: it forgets the settings in the environment, runs the tests, stops the PostgreSQL that they
-// shared, removes the binary that they built, and ends the process.
+// Main is for TestMain: it removes the gateway's settings from the environment, runs the tests, stops their shared
+// PostgreSQL, removes the binary that they built, and ends the process.
 func Main(m pgtest.M) {
 	ForgetSettings()
 	status := pgtest.Stopping(m).Run()
@@ -28,7 +28,7 @@ func Main(m pgtest.M) {
 	os.Exit(status)
 }
 
-// ForgetSettings removes the gateway's settings from the environment, but for where PostgreSQL's programs lie.
+// ForgetSettings removes the gateway's settings from the environment, except GATEWAY_PG_BIN.
 func ForgetSettings() {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
@@ -38,7 +38,7 @@ func ForgetSettings() {
 	}
 }
 
-// dir holds the binary, once it is built.
+// dir is the folder of the binary, once it is built.
 var dir string
 
 var built = sync.OnceValues(func() (path string, err error) {
@@ -56,18 +56,18 @@ var built = sync.OnceValues(func() (path string, err error) {
 	return path, nil
 })
 
-// Path returns the binary, which the first call in a process builds from this module. Every user can run it.
-// Main removes it.
+// Path returns the binary, which the first call in a process builds from this module. Every user may run it. Main
+// removes it.
 func Path() (string, error) { return built() }
 
-// Env returns the environment of a gateway that takes free ports and keeps its state in stateDir. Further settings
-// win over earlier ones.
+// Env returns the environment of a gateway that uses free ports and keeps its state in stateDir. Later settings
+// override earlier ones.
 func Env(databaseURL, secretsKey, stateDir string, settings ...string) []string {
 	return append(append(os.Environ(), "DATABASE_URL="+databaseURL, "GATEWAY_SECRETS_KEY="+secretsKey, "GATEWAY_STATE_DIR="+stateDir,
 		"GATEWAY_LISTEN=127.0.0.1:0", "GATEWAY_ADMIN_LISTEN=127.0.0.1:0"), settings...)
 }
 
-// FreeAddress returns an address on loopback where nothing listens, for programs that cannot choose one.
+// FreeAddress returns a free address on loopback, for programs that cannot choose one.
 func FreeAddress() (string, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -76,15 +76,15 @@ func FreeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// Serving is a gateway that receives.
+// Serving is a running gateway.
 type Serving struct {
 	URL   string        // where vendors call
 	Admin string        // the URL of the admin listener
-	Log   io.ReadCloser // the log that follows, but for what was read along with that line
+	Log   io.ReadCloser // the rest of the log, except what was buffered with the line that Serve waited for
 }
 
-// Serve starts a command, the binary's serve, and waits until it says where it listens. When it returns an error,
-// the command has ended.
+// Serve starts a command that runs the gateway's serve, and waits until it logs its addresses. When it returns an
+// error, the command has ended.
 func Serve(cmd *exec.Cmd) (*Serving, error) {
 	log, err := cmd.StderrPipe()
 	if err == nil {
@@ -106,8 +106,8 @@ func Serve(cmd *exec.Cmd) (*Serving, error) {
 			return &Serving{URL: "http://" + line.Listen, Admin: "http://" + line.Admin, Log: log}, nil
 		}
 	}
-	_ = cmd.Process.Kill() // most likely it has ended
-	_ = cmd.Wait()         // what it said is what matters
+	_ = cmd.Process.Kill() // it has probably ended
+	_ = cmd.Wait()         // its log explains more than its status
 	return nil, fmt.Errorf("the gateway did not start (reading its log: %v): %s", lines.Err(), &said)
 }
 

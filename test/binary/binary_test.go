@@ -8,7 +8,7 @@ import (
 	"webhook-gateway/test/binary"
 )
 
-// A program that never says where it listens is ended, whatever else it says.
+// A program that never logs its addresses is ended, whatever else it prints.
 func TestServeEndsASilentProgram(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{

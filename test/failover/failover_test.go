@@ -45,7 +45,7 @@ func TestFailover(t *testing.T) {
 		c.stopStandby()
 		l.until(http.StatusServiceUnavailable, senders)
 		c.exec(c.primary, `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
-		l.until(http.StatusServiceUnavailable, senders) // what is only visible now is repeated
+		l.until(http.StatusServiceUnavailable, senders) // rows that became visible now are repeated
 		c.failOver()
 		name.move(c.primary)
 	})
@@ -81,7 +81,7 @@ func (c *cluster) stopStandby() {
 	}
 }
 
-// address is one that moves from a server to another, as the DNS name or the proxy of a managed service does.
+// address moves from one server to another, like the DNS name or the proxy of a managed service.
 type address struct {
 	c        *cluster
 	listener net.Listener
@@ -117,7 +117,7 @@ func (c *cluster) newAddress() *address {
 	return a
 }
 
-// move leads new connections to the server. Those that there are end.
+// move sends new connections to the server, and ends the existing ones.
 func (a *address) move(to *pgtest.Server) {
 	server, err := url.Parse(to.URL(pgtest.Database))
 	if err != nil {

@@ -28,7 +28,7 @@ type load struct {
 
 const (
 	senders = 4
-	// A vendor does not repeat at once. It bounds the load too.
+	// A vendor does not repeat at once. The pause also limits the load.
 	repeatAfter = 20 * time.Millisecond
 )
 
@@ -48,7 +48,7 @@ func startLoad(t *testing.T, gateways []*binary.Serving) *load {
 	return l
 }
 
-// send delivers one after the other. A repeat goes to the other gateway, as through a load balancer.
+// send sends one delivery after the other. A repeat goes to the other gateway, as through a load balancer.
 func (l *load) send(gateways []*binary.Serving, g, s int) {
 	pace := time.NewTicker(5 * time.Millisecond)
 	defer pace.Stop()
@@ -98,8 +98,8 @@ func (l *load) answered(gateway int, id string, status int) {
 	l.changed.Broadcast()
 }
 
-// until returns once each gateway has given so many answers of the status since the last call, and returns all that
-// came until then.
+// until returns once each gateway has answered n times with the status since the last call. It returns all answers
+// since then.
 func (l *load) until(status, n int) []map[int]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ func (l *load) until(status, n int) []map[int]int {
 	return all
 }
 
-// end stops the senders, each when its delivery is acknowledged, and returns what was.
+// end stops the senders after their current deliveries, and returns the acknowledged ones.
 func (l *load) end() map[string]bool {
 	close(l.stop)
 	l.done.Wait()

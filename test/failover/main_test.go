@@ -27,7 +27,7 @@ const (
 
 var secretsKey = base64.StdEncoding.EncodeToString(make([]byte, 32))
 
-// cluster is a primary with a synchronous standby, and what the load needs registered.
+// cluster is a primary with a synchronous standby, and a registered source and job.
 type cluster struct {
 	*testing.T
 	primary, standby *pgtest.Server
@@ -100,7 +100,7 @@ func (c *cluster) exec(s *pgtest.Server, sql string) {
 	}
 }
 
-// failOver lets the primary die as a machine does, and makes the standby the primary, with what it has by then.
+// failOver crashes the primary, and promotes the standby with the data that it has.
 func (c *cluster) failOver() {
 	c.Helper()
 	if err := c.primary.Crash(); err != nil {
@@ -115,7 +115,7 @@ func (c *cluster) failOver() {
 	c.primary, c.standby = c.standby, c.primary
 }
 
-// rejoin makes the server that died a synchronous standby of the primary.
+// rejoin turns the dead server into a synchronous standby of the primary.
 func (c *cluster) rejoin() {
 	c.Helper()
 	if err := c.standby.Rejoin(context.Background(), c.primary); err != nil {
@@ -124,7 +124,7 @@ func (c *cluster) rejoin() {
 	c.replicate()
 }
 
-// url names both servers, as DATABASE_URL does where PostgreSQL fails over.
+// url names both servers, as DATABASE_URL does for a PostgreSQL that fails over.
 func (c *cluster) url() string {
 	c.Helper()
 	one, err := url.Parse(c.primary.URL(pgtest.Database))
@@ -140,7 +140,7 @@ func (c *cluster) url() string {
 	return one.String()
 }
 
-// serve starts a gateway that runs until the test ends, whatever becomes of its database.
+// serve starts a gateway that runs until the test ends, even without a database.
 func (c *cluster) serve(databaseURL string) *binary.Serving {
 	c.Helper()
 	path, err := binary.Path()

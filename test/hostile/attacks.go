@@ -21,25 +21,25 @@ import (
 // attack sends until ctx ends, over a bounded number of connections.
 type attack struct {
 	name string
-	lead time.Duration // how long it takes until it is at its worst
+	lead time.Duration // how long it takes until the attack is at its worst
 	send func(ctx context.Context, to target, seen *calls)
-	// tenant makes the body that one tenant sends with its own secret, in place of send.
+	// tenant returns the body that one tenant sends with its own secret. It replaces send.
 	tenant func() (body []byte, headers http.Header)
 }
 
-// scale is how large the attacks are, in proportion to a gateway's limits.
+// scale is the size of the attacks, in proportion to a gateway's limits.
 type scale struct {
 	connections int // more than the gateway holds
-	open, again int // how many are opened a second, and opened again when they are closed
-	stallRate   int // bytes of stalled bodies a second: they fill the gateway's budget within lead
+	open, again int // how many are opened a second at first, and reopened a second when they are closed
+	stallRate   int // bytes of stalled bodies a second, which fill the gateway's budget within lead
 }
 
 const (
 	lead = 3 * time.Second
-	fill = 6 * time.Second // all connections are open then
+	fill = 6 * time.Second // until all connections are open
 )
 
-// full is for a gateway with its default limits.
+// full is for a gateway with the default limits.
 var full = scale{connections: 12_000, open: 2000, again: 2000, stallRate: 1000 * 1000 * 1000 / 8}
 
 func attacks(s scale) []attack {
@@ -69,13 +69,13 @@ func attacks(s scale) []attack {
 	}
 }
 
-// head is the head of a forged call.
+// head returns the head of a forged call.
 func head(path string, length int) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\nX-Nylas-Signature: %s\r\n\r\n",
 		path, length, strings.Repeat("0", 64))
 }
 
-// pace lets so many a second through.
+// pace limits a rate to rate a second.
 type pace struct {
 	rate int
 	mu   sync.Mutex
@@ -125,7 +125,7 @@ func (s stalling) send(ctx context.Context, to target, seen *calls) {
 	})
 }
 
-// hold opens connections, sends the beginning of a call on each and opens those again that are closed.
+// hold opens connections, sends the beginning of a call on each, and reopens those that are closed.
 func (s scale) hold(ctx context.Context, to target, seen *calls, beginning string) {
 	first, again := pace{rate: s.open}, pace{rate: s.again}
 	send := func(conn net.Conn) error {
@@ -171,17 +171,17 @@ func overConn(ctx context.Context, to target, seen *calls, begin func(net.Conn) 
 func pack(text []byte) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, _ = z.Write(text) // into memory
+	_, _ = z.Write(text) // a write to memory cannot fail
 	_ = z.Close()
 	return b.Bytes()
 }
 
-// elements is a small body that becomes millions of JSON values.
+// elements returns a small body that becomes millions of JSON values.
 func elements() ([]byte, http.Header) {
 	return pack([]byte("[" + strings.Repeat("1,", 7_000_000) + "1]")), http.Header{"Content-Encoding": {"gzip"}}
 }
 
-// deliveries is a small body that becomes as many and as large deliveries as one request may.
+// deliveries returns a small body that becomes the most and the largest deliveries that one request may carry.
 func deliveries() ([]byte, http.Header) {
 	var list []string
 	run, pad := uuid.NewString(), strings.Repeat("x", 15<<10)
@@ -216,7 +216,7 @@ func posted(ctx context.Context, seen *calls, body []byte, url func() string, he
 	})
 }
 
-// atOnce calls f again and again until ctx ends, from so many goroutines.
+// atOnce calls f in a loop until ctx ends, from n goroutines.
 func atOnce(ctx context.Context, n int, f func()) {
 	var all sync.WaitGroup
 	for range n {

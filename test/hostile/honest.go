@@ -25,7 +25,7 @@ const (
 	largeBytes = 300 << 10
 )
 
-// calls are the answers to one kind of honest call.
+// calls holds the answers to one kind of call.
 type calls struct {
 	mu    sync.Mutex
 	took  []time.Duration
@@ -51,7 +51,7 @@ func (c *calls) failed() (n int) {
 	return n
 }
 
-// at is a quantile of the times.
+// at returns a quantile of the times.
 func (c *calls) at(q float64) time.Duration {
 	if len(c.took) == 0 {
 		return 0
@@ -76,8 +76,8 @@ func newHonest(to target) *honest {
 	}
 }
 
-// run sends until ctx ends, and waits for the answers. A call is sent on time whether or not earlier ones are
-// answered, and timed from when it was due.
+// run sends until ctx ends, and waits for the answers. It sends each call on time even if earlier ones have no
+// answer, and measures from when the call was due.
 func (h *honest) run(ctx context.Context) {
 	var sent sync.WaitGroup
 	defer h.kept.CloseIdleConnections()
@@ -106,7 +106,7 @@ func (h *honest) call(client *http.Client, to *calls, due time.Time, body []byte
 	to.add(time.Since(due), answer)
 }
 
-// message is a delivery of about that size: a list of objects, as real ones are.
+// message returns a delivery of about that size: a list of objects, like real ones.
 func message(size int) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"specversion":"1.0","type":"message.created","source":"/google/emails/realtime","id":%q,"time":1723821985,`+

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { binary.Main(m) }
 
-// Honest calls are answered 200 beside each attack, and the process stays within its memory. How long they take is
-// measured by make hostile alone: here the machine may be busy.
+// Honest calls are answered 200 during each attack, and the process stays within its memory. Only make hostile
+// measures how long they take: here the machine may be busy.
 func TestHonestCallsSurviveAttacks(t *testing.T) {
 	t.Parallel()
 	path, err := binary.Path()
@@ -23,7 +23,7 @@ func TestHonestCallsSurviveAttacks(t *testing.T) {
 	}
 	// A slow machine must not look like a refusal.
 	const slowMachine = "GATEWAY_SETTLE_TIMEOUT=20s"
-	// What takes the defaults long to fill is made small, and the attacks in proportion.
+	// Small limits, which the attacks fill quickly, and attacks in proportion.
 	tight := []string{slowMachine, "GATEWAY_MAX_CONNECTIONS=400", "GATEWAY_BODY_BUDGET_BYTES=16MiB"}
 	for name, tt := range map[string]struct {
 		settings []string

@@ -1,6 +1,6 @@
-// Command hostile attacks the gateway, one attack after the other, beside honest calls, and prints how the honest
-// calls were answered and how much memory the gateway took. It attacks only a gateway that it starts on 127.0.0.1, for
-// a bounded time. make hostile starts it.
+// Command hostile runs one attack after the other on a gateway, together with honest calls, and prints how the honest
+// calls were answered and how much memory the gateway needed. It attacks only a gateway that it starts on 127.0.0.1,
+// for a limited time. make hostile starts it.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// options are what a run is asked for.
+// options are the settings of a run.
 type options struct {
 	dir, gateway string
 	only         string
@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f := flag.NewFlagSet("hostile", flag.ContinueOnError)
 	f.StringVar(&o.gateway, "gateway", "bin/gateway", "the gateway's binary")
 	f.StringVar(&o.dir, "dir", ".bench/hostile", "folder for PostgreSQL's data, which are removed at the end")
-	f.StringVar(&o.only, "only", "", "attacks whose name has this in it; empty: all")
+	f.StringVar(&o.only, "only", "", "run only the attacks whose name contains this; empty: all")
 	f.DurationVar(&o.each, "each", 10*time.Second, "how long each attack lasts, a minute at most")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (o options) attackAll(ctx context.Context, server *devdb.Server, dir string
 	return nil
 }
 
-// beside attacks for a while, beside honest calls that begin after it and end before it.
+// beside attacks while it sends honest calls: the attack begins first and ends last.
 func (a attack) beside(ctx context.Context, to target, d time.Duration) (result, error) {
 	send := a.send
 	if a.tenant != nil {

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// result is what an attack did to the honest calls and to the gateway.
+// result is the effect of an attack on the honest calls and the gateway.
 type result struct {
 	attack   string
 	honest   *honest
 	hostile  *calls
-	resident int // MiB at most
+	resident int // largest, in MiB
 }
 
 const header = "| attack | honest calls of 1 kB: sent, not 200, p50, p99 (ms) | of 300 kB: sent, not 200, p50, p99 (ms) | most memory (MiB) | what the attacker was answered |\n" +
@@ -23,7 +23,7 @@ func (r result) String() string {
 	return fmt.Sprintf("| %s | %s | %s | %d | %s |", r.attack, &r.honest.small, &r.honest.large, r.resident, r.hostile.answers())
 }
 
-// String is a cell of the table.
+// String returns a cell of the table.
 func (c *calls) String() string {
 	if len(c.took) == 0 {
 		return "–"

@@ -22,15 +22,15 @@ const (
 	tenantSecret = "the secret of one tenant"
 )
 
-// target is a gateway under attack and what the attackers know of it.
+// target is a gateway under attack, and what the attackers know about it.
 type target struct {
 	address string // host and port
 	pid     int
-	tenant  string // path of the job whose secret an attacker has
+	tenant  string // path of the job whose secret an attacker knows
 }
 
-// register adds the honest source and job, the attacker's job, and as many other sources as are tried for an
-// id that the gateway does not know.
+// register adds the honest source and job, the attacker's job, and as many other sources as the gateway tries for an
+// unknown id.
 func register(ctx context.Context, g *watch.Gateway) (target, error) {
 	t := target{address: strings.TrimPrefix(g.URL, "http://"), pid: g.PID()}
 	for n := range jobs.MaxTried {
@@ -65,7 +65,7 @@ func register(ctx context.Context, g *watch.Gateway) (target, error) {
 	return t, nil
 }
 
-// resident is the most memory that the process has held, in MiB; 0 where the system does not tell.
+// resident returns the largest memory of the process so far, in MiB; 0 if the system does not show it.
 func (t target) resident() int {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(t.pid) + "/status")
 	if err != nil {

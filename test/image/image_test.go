@@ -1,6 +1,5 @@
-// Package image checks the container image without a container engine: it builds the binary with the
-// Dockerfile's own command, and runs it as the final stage would, alone in an empty root directory, as a
-// user without rights.
+// Package image checks the container image without a container engine. It builds the binary with the Dockerfile's own
+// command, and runs it like the final stage: alone in an empty root directory, as an unprivileged user.
 package image
 
 import (
@@ -25,7 +24,7 @@ import (
 
 const root = "../.."
 
-// dockerfile is what the final stage says.
+// dockerfile holds the final stage of the Dockerfile.
 type dockerfile struct {
 	build       string // the RUN line that builds the binary
 	healthcheck []string
@@ -84,10 +83,10 @@ func build(t *testing.T) image {
 	return img
 }
 
-// run runs a command of the image, as root in its directory alone and as its user.
+// run runs a command of the image in its directory: as root to enter it, then as its user.
 func (img image) run(ctx context.Context, words ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.Env = []string{} // not nil: that would be ours
+	cmd.Env = []string{} // not nil, which means our environment
 	if os.Geteuid() == 0 {
 		cmd.Dir = "/"
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: img.dir, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}

@@ -50,7 +50,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// settings is the table of all settings.
+// settings returns the table of all settings.
 func settings(*testing.T) string {
 	var b strings.Builder
 	b.WriteString("| setting | default | |\n| --- | --- | --- |\n")

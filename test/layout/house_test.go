@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// room is a package of ours: what it knows, and which packages of ours it imports, with blanks between. A name
-// that ends with an asterisk is every package below that has no room itself.
+// room is one of the module's packages: what it knows, and which others it imports, separated by blanks. A name that
+// ends with an asterisk stands for every package below that has no room itself.
 type room struct{ group, name, knows, imports string }
 
 // The groups follow a delivery.
@@ -22,8 +22,8 @@ const (
 	tests   = "test"
 )
 
-// house is the map of the module. A new package is a new line: the moment to think about its place. Then run
-// go generate ./test/layout, which draws it in docs/ARCHITECTURE.md.
+// house is the map of the module. A new package needs a new line, which is the moment to think about its place. Then
+// run go generate ./test/layout, which draws the map in docs/ARCHITECTURE.md.
 func house() []room {
 	return []room{
 		{run, "cmd/*", "the commands, a file for each: parse flags, call one thing, print its result", "*"},
@@ -87,7 +87,7 @@ func TestPackagesImportOneWay(t *testing.T) {
 	for _, p := range packages(t) {
 		r, ok := roomOf(p.name())
 		if !ok {
-			t.Errorf("%s: enter it in house", p.name())
+			t.Errorf("%s: add it to house", p.name())
 			continue
 		}
 		list := strings.Fields(r.imports)
@@ -110,13 +110,13 @@ func TestPackagesImportOneWay(t *testing.T) {
 		}
 		for _, other := range strings.Fields(r.imports) {
 			if other != "*" && !slices.Contains(imported[r.name], other) {
-				t.Errorf("%s does not import %s any more: take it out of house", r.name, other)
+				t.Errorf("%s no longer imports %s: remove it from house", r.name, other)
 			}
 		}
 	}
 }
 
-// mapOfHouse is house as a Markdown table.
+// mapOfHouse returns house as a Markdown table.
 func mapOfHouse(*testing.T) string {
 	var b strings.Builder
 	b.WriteString("| package | what it knows | imports of ours |\n| --- | --- | --- |\n")
@@ -132,7 +132,7 @@ func mapOfHouse(*testing.T) string {
 	return b.String()
 }
 
-// picture shows the packages without tests: a column for each group, and every package above those that it imports.
+// picture draws the packages without tests: a column for each group, and every package above those that it imports.
 func picture(t *testing.T) string {
 	imports := make(map[string][]string)
 	for _, p := range packages(t) {

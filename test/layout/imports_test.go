@@ -1,5 +1,5 @@
-// Package layout holds the module to its own rules: which package may know which, and how long a file
-// or a function may get. A rule that nothing checks is a false statement about the code.
+// Package layout checks the module's own rules: which package may import which, and how long files and functions may
+// be. A rule that nothing checks is a false statement about the code.
 package layout
 
 import (
@@ -14,10 +14,10 @@ import (
 
 const root = "../.."
 
-// testsToo is what the tests of every package may import besides.
+// testsToo lists what the tests of every package may also import.
 var testsToo = []string{"internal/pgtest", "migrations"}
 
-// testsOf is what the tests of one package may import besides.
+// testsOf lists what the tests of one package may also import.
 var testsOf = map[string][]string{
 	"feed":                        {"internal/inbox"},                        // its days
 	"internal/inbox":              {"internal/canonical", "providers/nylas"}, // fingerprints as the gate hands them over
@@ -28,7 +28,7 @@ var testsOf = map[string][]string{
 	"idempotency/idempotencytest": {"idempotency"},                           // whose keys time passes for
 }
 
-// mayUse says which packages may import a module of others; "tests" means those of any package.
+// mayUse lists the packages that may import a third-party module; "tests" means the tests of any package.
 var mayUse = map[string][]string{
 	"github.com/labstack/echo/v4": {"providers", "internal/gateway", "test/*", "tests"},
 	"github.com/jackc/pgx/v5":     {"idempotency", "idempotency/httpdoor", "idempotency/idempotencytest", "jobs", "drops", "feed", "migrations", "internal/inbox", "internal/redrive", "internal/devdb", "internal/pgtest", "internal/pg", "internal/sqlstate", "internal/connections", "internal/preflight", "internal/registry", "internal/replay", "internal/export", "internal/send", "internal/dev", "internal/gateway", "cmd/*", "test/*", "tests"},
@@ -44,7 +44,7 @@ var mayUse = map[string][]string{
 	"github.com/prometheus/client_golang/prometheus/testutil": {"test/*", "tests"},
 }
 
-// pkg is what go list says of a package.
+// pkg holds what go list prints about a package.
 type pkg struct {
 	ImportPath   string
 	Module       struct{ Path string }
@@ -81,7 +81,7 @@ func packages(t *testing.T) []pkg {
 	}
 }
 
-// matches reports whether a name is one of those listed, or below a folder that is listed with an asterisk.
+// matches reports whether a name is in the list, or below a folder that is listed with an asterisk.
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		folder, below := strings.CutSuffix(p, "*")
@@ -89,7 +89,7 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
-// ours returns the folders of those imports that are of the package's module.
+// ours returns the folders of the imports that are in the package's module.
 func ours(p pkg, imports []string) []string {
 	var names []string
 	for _, i := range imports {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// The limits on what a reader has to hold in mind.
+// The limits on what a reader must keep in mind.
 const (
 	maxFile       = 350
 	maxTestFile   = 600
@@ -34,7 +34,7 @@ func (s source) lines(n ast.Node) int {
 	return s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1
 }
 
-// at is where a finding is, as an editor opens it.
+// at returns the place of a finding, in the form that editors open.
 func (s source) at(n ast.Node) string {
 	return s.path + ":" + strconv.Itoa(s.fset.Position(n.Pos()).Line)
 }
@@ -75,7 +75,7 @@ func TestSizes(t *testing.T) {
 			limit = maxTestFile
 		}
 		if n := s.fset.File(s.file.Pos()).LineCount(); n > limit {
-			t.Errorf("%s: %d lines, %d are the limit", s.path, n, limit)
+			t.Errorf("%s: %d lines, the limit is %d", s.path, n, limit)
 		}
 		for _, d := range s.file.Decls {
 			f, ok := d.(*ast.FuncDecl)
@@ -83,10 +83,10 @@ func TestSizes(t *testing.T) {
 				continue
 			}
 			if n := s.lines(f); n > maxFunction {
-				t.Errorf("%s: %s has %d lines, %d are the limit", s.at(f), f.Name.Name, n, maxFunction)
+				t.Errorf("%s: %s has %d lines, the limit is %d", s.at(f), f.Name.Name, n, maxFunction)
 			}
 			if n := f.Type.Params.NumFields(); n > maxParameters {
-				t.Errorf("%s: %s has %d parameters, %d are the limit", s.at(f), f.Name.Name, n, maxParameters)
+				t.Errorf("%s: %s has %d parameters, the limit is %d", s.at(f), f.Name.Name, n, maxParameters)
 			}
 		}
 	}
@@ -101,7 +101,7 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 		for _, d := range s.file.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
-				if d.Name.IsExported() && exportedReceiver(d) && d.Doc == nil && !carriesOutAContract(d) {
+				if d.Name.IsExported() && exportedReceiver(d) && d.Doc == nil && !implementsKnownMethod(d) {
 					t.Errorf("%s: %s has no comment", s.at(d), d.Name.Name)
 				}
 			case *ast.GenDecl:
@@ -113,7 +113,7 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 	}
 }
 
-// exportedReceiver reports whether a function, or the type that it is a method of, is seen from outside.
+// exportedReceiver reports whether a function, or the type that it is a method of, is exported.
 func exportedReceiver(f *ast.FuncDecl) bool {
 	if f.Recv == nil {
 		return true
@@ -133,15 +133,14 @@ func exportedReceiver(f *ast.FuncDecl) bool {
 	}
 }
 
-// carriesOutAContract reports whether a method's meaning is fixed by an interface that everybody knows.
-func carriesOutAContract(f *ast.FuncDecl) bool {
+// implementsKnownMethod reports whether a well-known interface defines what a method does.
+func implementsKnownMethod(f *ast.FuncDecl) bool {
 	known := []string{"Error", "Unwrap", "Is", "String", "LogValue", "MarshalJSON", "UnmarshalJSON", "MarshalText",
 		"UnmarshalText", "Describe", "Collect", "Len", "Less", "Swap", "Write", "Close"}
 	return f.Recv != nil && slices.Contains(known, f.Name.Name)
 }
 
-// undocumented returns the exported names of a declaration that have no comment, neither of their own
-// nor over their group.
+// undocumented returns the exported names of a declaration without a comment on them or on their group.
 func undocumented(d *ast.GenDecl) []*ast.Ident {
 	var names []*ast.Ident
 	for _, spec := range d.Specs {
@@ -161,10 +160,10 @@ func undocumented(d *ast.GenDecl) []*ast.Ident {
 	return names
 }
 
-// variables that packages may have: sentinels, compiled patterns, embedded files, proofs of a contract.
+// Constructors of variables that packages may have: sentinels and compiled patterns.
 var fixed = regexp.MustCompile(`^(errors\.New|fmt\.Errorf|regexp\.MustCompile)$`)
 
-// exceptions are variables with a reason, which stands in their comment.
+// exceptions are allowed variables; the comment of each says why.
 var exceptions = []string{
 	"internal/pgtest/pgtest.go: shared",
 	"internal/inbox/columns.go: insertClaimed", // statements put together once
@@ -238,7 +237,7 @@ func TestTestsNeitherSkipNorSleep(t *testing.T) {
 			if !ok {
 				return true
 			}
-			on, _ := sel.X.(*ast.Ident) // rapid's Skip gives up a drawn value, not the test
+			on, _ := sel.X.(*ast.Ident) // rapid's Skip discards a drawn value, not the test
 			switch name := sel.Sel.Name; {
 			case strings.HasPrefix(name, "Skip") && on != nil && slices.Contains([]string{"t", "b", "f", "tb"}, on.Name):
 				t.Errorf("%s: a test that skips shows nothing", s.at(call))

@@ -9,8 +9,8 @@ import (
 
 var vendorName = regexp.MustCompile(`(?i)nylas|slack`)
 
-// All that is known of a vendor lies in its folder below providers, and the list of vendors is in serve.go. A text with
-// blanks is for people: help, with vendors as its examples.
+// Everything about a vendor is in its folder below providers, and the list of vendors is in serve.go. A text with
+// blanks is for people: help, with vendors as examples.
 func TestVendorsUnnamed(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources(t) {

@@ -1,4 +1,4 @@
-// Package pooler runs Debian's PgBouncer for tests, with its defaults but for the pool mode.
+// Package pooler runs Debian's PgBouncer for tests, with its defaults except the pool mode.
 package pooler
 
 import (
@@ -16,8 +16,8 @@ import (
 	"webhook-gateway/test/binary"
 )
 
-// Start runs PgBouncer in front of the server of the URL until the test ends, and returns the same URL by way of
-// it. The mode is that of pool_mode: session or transaction.
+// Start runs PgBouncer in front of a server until the test ends, and returns the server's URL through it. mode is
+// pool_mode: session or transaction.
 func Start(t *testing.T, server, mode string) string {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -35,7 +35,7 @@ func Start(t *testing.T, server, mode string) string {
 	}
 	args := []string{filepath.Join(dir, "pgbouncer.ini")}
 	if os.Geteuid() == 0 {
-		args = append([]string{"-u", "nobody"}, args...) // it does not run as root
+		args = append([]string{"-u", "nobody"}, args...) // PgBouncer refuses to run as root
 	}
 	var log bytes.Buffer
 	cmd := exec.Command(program, args...)
@@ -65,7 +65,7 @@ func Start(t *testing.T, server, mode string) string {
 	return u.String()
 }
 
-// settings writes what PgBouncer reads to a folder that any user can enter.
+// settings writes PgBouncer's settings to a folder that any user can enter.
 func settings(t *testing.T, server *url.URL, mode, address string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pooler-")

@@ -15,7 +15,7 @@ import (
 	"webhook-gateway/internal/capture"
 )
 
-// update rewrites what the captures of testdata expect: go test ./test/replay -update, then read the diff.
+// update rewrites the expectations in testdata: go test ./test/replay -update, then read the diff.
 var update = flag.Bool("update", false, "rewrite the expectations of captures that do not hold")
 
 const (
@@ -25,10 +25,10 @@ const (
 	vectorsData = "testdata/vectors"
 )
 
-// all is every capture of testdata, read once. Nobody changes one.
+// all returns every capture of testdata, read once. Callers must not change them.
 var all = sync.OnceValues(func() ([]*Capture, error) { return capture.LoadAll("testdata") })
 
-// everything are all the captures, committed those that are signed anew.
+// everything holds all captures; committed holds those that are signed anew.
 func everything(t testing.TB) []*Capture {
 	t.Helper()
 	list, err := all()
@@ -98,7 +98,7 @@ func TestCapturesAreCanonical(t *testing.T) {
 	}
 }
 
-// live are texts that must not be committed: the forms of tokens, keys and signatures.
+// live matches texts that must not be committed: the forms of tokens, keys and signatures.
 var live = regexp.MustCompile(`xox[abposr]-|xapp-|whsec_|sk_live_|-----BEGIN|hooks\.slack\.com/(services|actions|commands|app)|nyk_v0|eyJhbGciOi`)
 
 func TestNothingLiveIsCommitted(t *testing.T) {
@@ -164,7 +164,7 @@ func TestEveryCaptureInMemory(t *testing.T) {
 		return g
 	}
 	t.Run("once and again", func(t *testing.T) { Run(t, list, target()) })
-	var some []*Capture // the binary receives all of them so
+	var some []*Capture // the binary accepts all of these
 	for i := 0; i < len(list); i += 4 {
 		some = append(some, list[i])
 	}

@@ -17,11 +17,11 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// downstream records what is asked of a system outside: a mail server, a payment provider.
+// downstream records the requests to an outside system: a mail server, a payment provider.
 type downstream struct {
 	mu    sync.Mutex
 	calls map[string]int
-	// hold, if set, is waited for inside the first call, which tells entered before.
+	// hold, if set, blocks the first call; entered is signalled before.
 	hold    chan struct{}
 	entered chan struct{}
 	held    atomic.Bool
@@ -29,7 +29,7 @@ type downstream struct {
 
 func newDownstream() *downstream { return &downstream{calls: make(map[string]int)} }
 
-// call makes the effect of a key, and returns what the system calls it.
+// call makes the effect of a key, and returns the system's id for it.
 func (d *downstream) call(key string) string {
 	if d.hold != nil && d.held.CompareAndSwap(false, true) {
 		close(d.entered)
@@ -41,7 +41,7 @@ func (d *downstream) call(key string) string {
 	return fmt.Sprintf("%s#%d", key, d.calls[key])
 }
 
-// total is how many calls there were, and for how many keys.
+// total returns the number of calls, and of keys.
 func (d *downstream) total() (calls, keys int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,8 +60,8 @@ type delivered struct {
 	Body         []byte
 }
 
-// consumer follows the inbox and makes three effects of each delivery: a row, a mail and a
-// charge. Any number of them may follow the same inbox.
+// consumer follows the inbox and makes three effects of each delivery: a row, a mail and a charge. Several of them
+// may follow the same inbox.
 type consumer struct {
 	pool         *pgxpool.Pool
 	keys         *idempotency.Service
@@ -70,8 +70,8 @@ type consumer struct {
 	charges      *downstream
 }
 
-// newConsumer makes the consumer's own table, beside the inbox in the same database. No constraint of it
-// would stop a second row.
+// newConsumer makes the consumer's own table, in the inbox's database. The table has no constraint that would stop a
+// second row.
 func newConsumer(t testing.TB, pool *pgxpool.Pool, organization uuid.UUID) *consumer {
 	t.Helper()
 	_, err := pool.Exec(context.Background(), `CREATE SCHEMA IF NOT EXISTS shop;
@@ -83,7 +83,7 @@ func newConsumer(t testing.TB, pool *pgxpool.Pool, organization uuid.UUID) *cons
 		mails: newDownstream(), charges: newDownstream()}
 }
 
-// answers are what a consumer has got of one delivery.
+// answers holds what a consumer got for one delivery.
 type answers struct {
 	Order        int64
 	Mail, Charge string
@@ -95,7 +95,7 @@ SELECT d.xid::text, d.id, d.organization_id, d.delivery_key, d.body
  WHERE (d.xid, d.id) > ($1::text::xid8, $2::uuid) AND d.xid < pg_snapshot_xmin(pg_current_snapshot()) AND d.organization_id = $3
  ORDER BY d.xid, d.id`
 
-// consume reads the inbox from its beginning and makes every effect, and returns the answers by delivery.
+// consume reads the inbox from its beginning, makes every effect, and returns the answers by delivery.
 func (c *consumer) consume(t testing.TB) map[string]answers {
 	t.Helper()
 	rows, err := c.pool.Query(context.Background(), follow, "0", uuid.Nil, c.organization)
@@ -128,7 +128,7 @@ func (c *consumer) handle(d delivered) (a answers, err error) {
 	return a, err
 }
 
-// again asks until no other worker is at it: an orchestrator would come back after a while.
+// again repeats until no other worker holds the key: an orchestrator would come back after a while.
 func again[T any](ask func() (T, error)) (T, error) {
 	for {
 		v, err := ask()
@@ -175,7 +175,7 @@ func (c *consumer) outside(d delivered, tool string, system *downstream) (string
 	return done.Value, err
 }
 
-// effects are how often each effect was made.
+// effects counts how often each effect was made.
 func (c *consumer) effects(t testing.TB) (orders, mails, charges int) {
 	t.Helper()
 	if err := c.pool.QueryRow(context.Background(), `SELECT count(*) FROM shop.orders WHERE organization = $1`, c.organization).Scan(&orders); err != nil {
@@ -186,7 +186,7 @@ func (c *consumer) effects(t testing.TB) (orders, mails, charges int) {
 	return orders, mails, charges
 }
 
-// wantEffects demands that each effect was made so often, and that no key of one is gone or open.
+// wantEffects checks that each effect was made that often, and that all their keys are completed.
 func (c *consumer) wantEffects(t testing.TB, n int) {
 	t.Helper()
 	if orders, mails, charges := c.effects(t); orders != n || mails != n || charges != n {
@@ -203,7 +203,7 @@ func (c *consumer) wantEffects(t testing.TB, n int) {
 	}
 }
 
-// wantAnswers demands that every consumer got the same of every delivery.
+// wantAnswers checks that every consumer got the same answer for every delivery.
 func wantAnswers(t testing.TB, n int, each ...map[string]answers) {
 	t.Helper()
 	for i, got := range each {
@@ -230,7 +230,7 @@ func (c *consumer) together(t testing.TB, n int) []map[string]answers {
 	return each
 }
 
-// sends sends a capture, and demands that each is acknowledged.
+// sends sends a capture, and checks that each request is acknowledged.
 func sends(t testing.TB, g Target, c *Capture, times int) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -245,7 +245,7 @@ func sends(t testing.TB, g Target, c *Capture, times int) {
 	all.Wait()
 }
 
-// pick returns the captures of those names.
+// pick returns the captures with those names.
 func pick(t testing.TB, names ...string) []*Capture {
 	t.Helper()
 	var list []*Capture
@@ -262,8 +262,8 @@ func pick(t testing.TB, names ...string) []*Capture {
 	return list
 }
 
-// TestConsumersActOnce is what the whole is for: however often and however
-// many at once, in sequence and after everything was restarted, each delivery has one effect of each kind.
+// TestConsumersActOnce shows the purpose of the whole: each delivery has one effect of each kind, however often and
+// concurrently it is sent, and after everything was restarted.
 func TestConsumersActOnce(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -290,7 +290,7 @@ func TestConsumersActOnce(t *testing.T) {
 	t.Run("slower than the vendor's patience", func(t *testing.T) { slowConsumer(t, g) })
 	t.Run("a batch of five of which three are known", func(t *testing.T) { knownBatch(t, g) })
 
-	// Everything ends and starts again: what was answered lies in the database.
+	// Everything ends and starts again: the answers are in the database.
 	g.stop()
 	if err := g.server.Stop(); err != nil {
 		t.Fatal(err)
@@ -311,7 +311,7 @@ func TestConsumersActOnce(t *testing.T) {
 	}
 }
 
-// slowConsumer holds a consumer in the middle of its effect for as long as the vendor repeats itself.
+// slowConsumer blocks a consumer in the middle of its effect while the vendor repeats the delivery.
 func slowConsumer(t *testing.T, g *gateway) {
 	list := pick(t, "slack/message-im")
 	target, town := g.target(t, list, "slow")
@@ -321,7 +321,7 @@ func slowConsumer(t *testing.T, g *gateway) {
 
 	done := make(chan map[string]answers, 1)
 	go func() { done <- c.consume(t) }()
-	<-c.charges.entered // it is inside, and stays there
+	<-c.charges.entered // it has begun, and blocks
 	sends(t, target, list[0], 10)
 	sends(t, target, list[0], 1)
 	var d delivered

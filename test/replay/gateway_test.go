@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	binary.Main(m)
 }
 
-// gateway is the built binary, serving on a private PostgreSQL that writes through.
+// gateway is the built binary, serving on a private PostgreSQL with fsync.
 type gateway struct {
 	t      testing.TB
 	server *pgtest.Server
@@ -63,7 +63,7 @@ func newGateway(t testing.TB, env ...string) *gateway {
 	g.store = jobs.NewStore(g.pool, keys)
 	g.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: time.Minute}
 	t.Cleanup(g.client.CloseIdleConnections)
-	g.env = append(binary.Env(url, key, t.TempDir(), "GATEWAY_SETTLE_TIMEOUT=20s"), env...) // on a machine that is busy
+	g.env = append(binary.Env(url, key, t.TempDir(), "GATEWAY_SETTLE_TIMEOUT=20s"), env...) // for a busy machine
 	if out, err := g.command("migrate", "up", "--json").CombinedOutput(); err != nil {
 		t.Fatalf("migrate up: %v: %s", err, out)
 	}
@@ -82,7 +82,7 @@ func (g *gateway) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start runs serve, and waits until it says where it listens.
+// start runs serve, and waits until it logs its addresses.
 func (g *gateway) start() {
 	g.t.Helper()
 	g.cmd = g.command("serve")
@@ -126,7 +126,7 @@ func (g *gateway) families(t testing.TB) []*dto.MetricFamily {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ours bytes.Buffer // the rest is of no interest here, and long
+	var ours bytes.Buffer // the rest is long and not needed here
 	for line := range bytes.Lines(text) {
 		for _, name := range []string{"gateway_deliveries_", "gateway_handshakes_", "gateway_requests_"} {
 			if bytes.Contains(line, []byte(name)) && !bytes.HasPrefix(line, []byte("# HELP")) {
@@ -146,7 +146,7 @@ func (g *gateway) families(t testing.TB) []*dto.MetricFamily {
 	return list
 }
 
-// town holds the outcomes of what was sent to a town's places.
+// town observes what was sent to a town's places.
 type town struct {
 	Town
 	*gateway

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// TestBinary is the whole of it: the built gateway on a PostgreSQL that writes
-// through. One gateway serves all ways of sending; each has another town, in which nothing was seen.
+// TestBinary runs everything against the built gateway on a PostgreSQL with fsync. One gateway serves all ways of
+// sending; each has its own town, which has received nothing before.
 func TestBinary(t *testing.T) {
 	t.Parallel()
-	// Inflating to the limit twenty times at once is work that a busy machine does not end in time.
+	// A busy machine may not finish inflating to the limit twenty times at once.
 	g := newGateway(t, "GATEWAY_MAX_INFLATED_BYTES=1MiB")
 	list := committed(t)
 
@@ -26,7 +26,7 @@ func TestBinary(t *testing.T) {
 	shuffled, _ := g.target(t, list, "shuffled")
 	t.Run("shuffled, from two senders", func(t *testing.T) { Shuffled(t, list, shuffled, 4, 20261103) })
 
-	// A mismatch waits for a look at the directory, of which there are twenty a second at most.
+	// A mismatch waits for a read of the directory, and there are at most twenty reads a second.
 	var some []*Capture
 	for i := 0; i < len(list); i += 8 {
 		some = append(some, list[i])

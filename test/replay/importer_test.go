@@ -8,7 +8,7 @@ import (
 	"webhook-gateway/test/replay"
 )
 
-// An engineer of another module knows this package alone.
+// A test of another module knows only this package.
 func TestCapturesOfAnotherModule(t *testing.T) {
 	t.Parallel()
 	captures := replay.Load(t, "testdata/slack/app-mention", "testdata/slack/block-actions")
@@ -35,7 +35,7 @@ func TestCapturesOfAnotherModule(t *testing.T) {
 	if calls != 4 {
 		t.Errorf("%d calls", calls)
 	}
-	// What a handler without a Watch cannot tell is still expected of a gateway.
+	// A handler without a Watch cannot show outcomes, but the capture keeps expecting them of a gateway.
 	after := fmt.Sprintf("%+v %+v %+v", captures[0].Expect, *captures[0].Expect.Again, *captures[0].Expect.Twenty)
 	if before != after {
 		t.Errorf("Run has changed the captures:\n%s\n%s", before, after)
@@ -46,7 +46,7 @@ func TestCapturesOfAnotherModule(t *testing.T) {
 	replay.Twenty(t, captures, replay.NewMemory(t, captures).Target())
 }
 
-// What is expected of twenty at once, and of another time, need not be said.
+// A capture need not say what it expects of twenty at once or of a second time.
 func TestCapturesThatSayLittle(t *testing.T) {
 	t.Parallel()
 	captures := replay.Load(t, "testdata/slack/app-mention", "testdata/nylas/challenge")

@@ -24,10 +24,10 @@ import (
 	"webhook-gateway/internal/pgtest"
 )
 
-// consumerEnv makes a test binary a consumer in another process, which can be killed.
+// consumerEnv makes the test binary a consumer in another process, which can be killed.
 const consumerEnv = "REPLAY_CONSUMER"
 
-// killable is what such a consumer does: one charge, under one key.
+// killable configures such a consumer: it makes one charge, under one key.
 type killable struct {
 	Database, Provider string // addresses
 	Organization       uuid.UUID
@@ -38,7 +38,7 @@ type killable struct {
 
 const charged = "the charge is made"
 
-// consumerMain is the process: it prints what it got, and its exit status says whether it got it.
+// consumerMain is the process. It prints what it got; its exit status says whether it got it.
 func consumerMain(what string) int {
 	var k killable
 	if err := json.Unmarshal([]byte(what), &k); err != nil {
@@ -92,7 +92,7 @@ func (k killable) ref() idempotency.Ref {
 	return idempotency.Ref{Organization: k.Organization, Scope: scope, Key: key}
 }
 
-// ask asks the provider to charge under a key, or whether it has.
+// ask asks the provider to charge under a key, or whether it has charged.
 func ask(method, provider, key string) (string, error) {
 	req, err := http.NewRequest(method, provider+"?key="+url.QueryEscape(key), nil)
 	if err != nil {
@@ -110,7 +110,7 @@ func ask(method, provider, key string) (string, error) {
 	return string(body), err
 }
 
-// provider charges: each POST, or once for each key if it takes keys.
+// provider charges for each POST, or once for each key if it accepts keys.
 type provider struct {
 	takesKeys bool
 
@@ -197,15 +197,15 @@ func TestConsumerKilledMidway(t *testing.T) {
 			if err := killed.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			_ = killed.Wait() // it was killed
+			_ = killed.Wait() // its status is that it was killed
 
-			// Its key is there, and tells nothing of the effect.
+			// Its key exists, but does not show whether the effect was made.
 			k.wantRow(t, pool, "processing")
 			var inFlight *idempotency.InFlightError
 			if _, err := k.charge(keys); !errors.As(err, &inFlight) {
 				t.Errorf("while its lease lives: %v, want in flight", err)
 			}
-			_, out = k.start(t) // it comes back until the lease has passed
+			_, out = k.start(t) // it repeats until the lease has passed
 			if line, err := out.ReadString('\n'); err != nil || strings.TrimSpace(line) != "ch_1 false" {
 				t.Errorf("the next worker said %q, %v", line, err)
 			}

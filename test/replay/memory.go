@@ -18,8 +18,8 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Memory is a gateway without a database: the real door and gate, over a directory and an inbox that lie
-// in memory. It forgets everything with the test. For what a database decides, use a real gateway.
+// Memory is a gateway without a database: the real receiver and gate, over a directory and an inbox in memory. It
+// forgets everything with the test. To test what a database decides, use a real gateway.
 type Memory struct {
 	http.Handler
 	places   Places
@@ -31,8 +31,8 @@ type Memory struct {
 	seen Seen
 }
 
-// NewMemory returns a gateway at which everybody is registered whom the captures need, with the secret that
-// a recorded one was signed with, or a random one.
+// NewMemory returns a gateway with every source and job that the captures need. A secret is the one that a recorded
+// capture was signed with, or random.
 func NewMemory(t testing.TB, list []*Capture) *Memory {
 	t.Helper()
 	cast, err := capture.Parties(list)
@@ -63,7 +63,7 @@ func NewMemory(t testing.TB, list []*Capture) *Memory {
 	return m
 }
 
-// Target is the gateway as a target, with itself as the watch.
+// Target returns the gateway as a target that watches itself.
 func (m *Memory) Target() Target { return Target{Handler: m, Places: m.places, Watch: m} }
 
 // Seen implements Watch.

@@ -8,7 +8,7 @@ import (
 	"webhook-gateway/internal/capture"
 )
 
-// OutcomesOf reads the outcomes of everything that a gateway received from its metrics.
+// OutcomesOf returns the outcomes of everything that a gateway received, from its metrics.
 func OutcomesOf(families []*dto.MetricFamily) Outcomes {
 	outcomes := make(Outcomes)
 	for _, f := range families {
@@ -30,7 +30,7 @@ func OutcomesOf(families []*dto.MetricFamily) Outcomes {
 	return outcomes
 }
 
-// Conserved reports whether every delivery that was received has exactly one ending, or waits for it.
+// Conserved reports whether every received delivery has exactly one ending, or is waiting for it.
 func Conserved(families []*dto.MetricFamily) bool {
 	sums := make(map[string]float64)
 	for _, f := range families {

@@ -13,7 +13,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Town is everybody whom some captures need, registered in a database, under names and secrets of their own.
+// Town is one registration of the sources and jobs that some captures need, with its own names and secrets.
 type Town struct {
 	Places       Places
 	Organization uuid.UUID
@@ -21,9 +21,9 @@ type Town struct {
 	Sources      []uuid.UUID
 }
 
-// Register registers a town for the captures. Several towns are strangers to each other: what one of them
-// has received is new to the next. The town's name is added to those of its sources; of a town without a name
-// they have the names that the captures give them.
+// Register registers a town for the captures in a database. Towns are independent: what one has received is new to
+// the next. The town's name is added to those of its sources; without a name the sources have the names that the
+// captures give them.
 func Register(t testing.TB, store *jobs.Store, list []*Capture, name string) Town {
 	t.Helper()
 	cast, err := capture.Parties(list)
@@ -62,7 +62,7 @@ func Register(t testing.TB, store *jobs.Store, list []*Capture, name string) Tow
 	return town
 }
 
-// secretOf is the secret that something was recorded with, or a random one.
+// secretOf returns the secret that a capture was recorded with, or a random one.
 func secretOf(m capture.CastMember) string {
 	if m.Secret != "" {
 		return m.Secret

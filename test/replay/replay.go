@@ -1,13 +1,12 @@
-// Package replay replays captured deliveries in tests: its own, which send every capture of testdata to the
-// built gateway on a real PostgreSQL, and those of anybody who imports it.
+// Package replay replays captured deliveries in tests: in its own, which send every capture of testdata to the built
+// gateway on a real PostgreSQL, and in those of any module that imports it.
 //
 //	captures := replay.Load(t, "testdata")
 //	gateway := replay.NewMemory(t, captures)          // or a Target with the URL of one that runs
 //	replay.Run(t, captures, gateway.Target())
 //
-// The format of a capture is told in docs/replaying.md. A Target without a Watch is checked by the status
-// and the body of its answers alone; so a consumer's own handler can be tested with the same folders. Nothing here
-// changes a capture, but for Target.Update.
+// docs/replaying.md describes the format of a capture. A Target without a Watch is checked only by the status and
+// body of its answers, so the same folders test a consumer's own handler. Only Target.Update changes captures.
 package replay
 
 import (
@@ -25,10 +24,10 @@ import (
 	"webhook-gateway/providers/slack"
 )
 
-// Vendors are the vendors whose captures can be replayed.
+// Vendors returns the vendors whose captures can be replayed.
 func Vendors() []providers.Provider { return []providers.Provider{nylas.New(), slack.New()} }
 
-// Signers sign as the vendors do.
+// Signers returns the vendors' ways to sign, by vendor.
 func Signers() map[string]Signer {
 	list := make(map[string]Signer)
 	for _, v := range Vendors() {
@@ -39,7 +38,7 @@ func Signers() map[string]Signer {
 	return list
 }
 
-// Load reads every capture in and below the paths. A test whose captures are not right fails.
+// Load reads every capture in and below the paths. It fails the test if a capture is not valid.
 func Load(t testing.TB, paths ...string) []*Capture {
 	t.Helper()
 	list, err := capture.LoadAll(paths...)
@@ -54,18 +53,18 @@ func Load(t testing.TB, paths ...string) []*Capture {
 	return list
 }
 
-// Target is what captures are sent to.
+// Target receives captures.
 type Target struct {
-	URL     string       // its address, without a path
-	Handler http.Handler // in place of a URL
-	Places  Places       // paths and secrets of whom the captures need
-	Client  *http.Client // http.DefaultClient if nil; has no meaning for a Handler
-	Watch   Watch        // knows the outcomes of what was sent; may be nil
-	// Update rewrites the expectations of captures that do not hold, in the place of failing.
+	URL     string       // its URL, without a path
+	Handler http.Handler // used instead of a URL
+	Places  Places       // paths and secrets of the sources and jobs that the captures need
+	Client  *http.Client // http.DefaultClient if nil; not used with a Handler
+	Watch   Watch        // observes the outcomes; may be nil
+	// Update rewrites expectations that do not hold, instead of failing the test.
 	Update bool
 }
 
-// Watch knows the outcomes of everything that a target was sent through its Places.
+// Watch observes the outcomes of everything that was sent to a target's Places.
 type Watch interface {
 	Seen(t testing.TB) Seen
 }
@@ -74,7 +73,7 @@ type Watch interface {
 type Seen struct {
 	Outcomes Outcomes
 	Stored   []Stored // the inbox, in the order of storing
-	Drops    int      // rows of the drops
+	Drops    int      // number of rows of the drops
 }
 
 // Stored is a row of the inbox.
@@ -83,14 +82,14 @@ type Stored struct {
 	Body []byte
 }
 
-// Answer is what came back.
+// Answer is one answer.
 type Answer struct {
 	Status int
 	Body   string
 	Header http.Header
 }
 
-// Send sends a capture, signed now, changed as alter says if it is not nil.
+// Send sends a capture, signed now. A non-nil alter changes it.
 func (g Target) Send(ctx context.Context, c *Capture, alter *Alter) (Answer, error) {
 	place, err := g.Places.Of(c)
 	if err != nil {

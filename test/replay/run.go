@@ -15,9 +15,9 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Run sends each capture once and then once more, each in a subtest of its name, and checks the outcome of
-// it both times. What a capture does not say of the second time is what it says of the first. The target must not have
-// seen them before.
+// Run sends each capture twice, one after the other, each in a subtest of its name, and checks both outcomes. If a
+// capture expects nothing of the second time, it expects the same as of the first. The target must not have received
+// the captures before.
 func Run(t *testing.T, list []*Capture, target Target) {
 	first := target.watch(t)
 	for _, c := range list {
@@ -45,9 +45,9 @@ func Run(t *testing.T, list []*Capture, target Target) {
 	}
 }
 
-// Twenty sends each capture twenty times at once, each in a subtest of its name. Where a capture does not say what comes
-// of that, as one that was imported, it is what comes of twenty times one after the other. The target must not have
-// seen them before.
+// Twenty sends each capture twenty times at once, each in a subtest of its name. If a capture does not say what to
+// expect of that, for example an imported one, the result must equal that of twenty times one after the other. The
+// target must not have received the captures before.
 func Twenty(t *testing.T, list []*Capture, target Target) {
 	before := target.watch(t)
 	for _, c := range list {
@@ -68,8 +68,8 @@ func Twenty(t *testing.T, list []*Capture, target Target) {
 	}
 }
 
-// Shuffled sends every capture some times, all of them in a random order, from two senders at once, and
-// checks each by its rows and all together by their sum. The target must not have seen them before.
+// Shuffled sends every capture the given number of times in a random order from two senders at once. It checks each
+// by its rows and all together by their sum. The target must not have received the captures before.
 func Shuffled(t *testing.T, list []*Capture, target Target, times int, seed uint64) {
 	before := target.watch(t)
 	plan := capture.Plan{Times: times, Concurrency: 2, Shuffle: true, Seed: seed}
@@ -122,9 +122,9 @@ func Shuffled(t *testing.T, list []*Capture, target Target, times int, seed uint
 	}
 }
 
-// Negatives sends each signed capture in ways that must be refused: with a byte of its body flipped, signed with a foreign
-// secret, without each of its signature's headers, and, where the vendor signs a time, too late. Each must
-// be refused, and nothing of it be kept.
+// Negatives sends each signed capture in ways that must be refused: with a flipped byte in its body, signed with a
+// foreign secret, without each of its signature headers, and too late if the vendor signs a time. Each must be
+// refused, and nothing of it may be stored.
 func Negatives(t *testing.T, list []*Capture, target Target) {
 	stale := map[string]string{"slack": "stale"} // Nylas signs no time
 	for _, c := range list {
@@ -159,13 +159,13 @@ func Negatives(t *testing.T, list []*Capture, target Target) {
 	}
 }
 
-// isProbe reports whether a capture is one that needs no signature.
+// isProbe reports whether a capture needs no signature.
 func isProbe(c *Capture) bool {
 	p, ok := vendor(c.Provider).(providers.Prober)
 	return ok && p.Probe(c.Value("Content-Type"), c.Content)
 }
 
-// send sends a capture n times at once. Status and Answer are those of each, or else the test has failed.
+// send sends a capture n times at once. It fails the test unless all have the same status and answer.
 func (g Target) send(t *testing.T, c *Capture, n int) Result {
 	t.Helper()
 	answers := make([]Answer, n)
@@ -199,20 +199,20 @@ func (g Target) watch(t testing.TB) Seen {
 	return g.Watch.Seen(t)
 }
 
-// fill sets the outcomes of what was sent between two looks.
+// fill sets the outcomes of what was sent between the two observations.
 func (s Seen) fill(r *Result, later Seen) {
 	r.Outcomes = later.Outcomes.Plus(s.Outcomes, -1)
 	r.Rows = len(later.since(s))
 	r.Drops = later.Drops - s.Drops
 }
 
-// since lists the rows that are there and were not then.
+// since returns the rows that were added since an earlier observation.
 func (s Seen) since(earlier Seen) []Stored { return s.Stored[len(earlier.Stored):] }
 
-// settle compares the outcome of a capture with the expected one, or makes it the expected one.
+// settle compares the outcome of a capture with the expected one, or with Update makes it the expected one.
 func (g Target) settle(t *testing.T, c *Capture, want, got Expect) {
 	t.Helper()
-	if g.Watch == nil { // only answers are known
+	if g.Watch == nil { // without a Watch only answers are known
 		for _, e := range []*Expect{&want, &got} {
 			e.Stored = nil
 			for _, r := range []*Result{&e.Once, e.Again, e.Twenty} {
@@ -232,11 +232,11 @@ func (g Target) settle(t *testing.T, c *Capture, want, got Expect) {
 			t.Error(err)
 		}
 	default:
-		t.Errorf("what is expected of it does not hold (-want +got):\n%s", diff)
+		t.Errorf("its expectation does not hold (-want +got):\n%s", diff)
 	}
 }
 
-// copied is an Expect whose results can be changed without changing the capture's.
+// copied returns an Expect whose results can be changed without changing the capture's.
 func copied(e Expect) Expect {
 	if e.Again != nil {
 		e.Again = new(*e.Again)
@@ -255,7 +255,7 @@ func rowsOf(stored []Stored) []Row {
 	return rows
 }
 
-// compareBodies checks that what is stored is what was sent: all of it, or in turn its parts.
+// compareBodies checks that the stored bodies are what was sent: the whole body, or its parts.
 func compareBodies(t *testing.T, c *Capture, stored []Stored) {
 	t.Helper()
 	if len(stored) == 0 {
@@ -278,7 +278,7 @@ func compareBodies(t *testing.T, c *Capture, stored []Stored) {
 	}
 }
 
-// RowID is the vendor's id in a row's key, <job>/<id>; empty when it was minted.
+// RowID returns the vendor's id from a row's key, <job>/<id>; empty if the id was minted.
 func RowID(deliveryKey, rowID string) string {
 	_, id, _ := strings.Cut(deliveryKey, "/")
 	if _, err := uuid.Parse(id); err == nil && id == rowID {

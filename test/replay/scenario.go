@@ -10,7 +10,7 @@ import (
 	"webhook-gateway/internal/capture"
 )
 
-// LoadScenarios reads scenarios. A test whose scenarios are not right fails.
+// LoadScenarios reads scenarios. It fails the test if one is not valid.
 func LoadScenarios(t testing.TB, files ...string) []*Scenario {
 	t.Helper()
 	var list []*Scenario
@@ -24,8 +24,8 @@ func LoadScenarios(t testing.TB, files ...string) []*Scenario {
 	return list
 }
 
-// Play plays a scenario: beat by beat, as fast as the answers come, the steps of a beat at once, each
-// sender's own one after the other. It checks the answers of each step, and the outcomes by beat.
+// Play plays a scenario beat by beat, as fast as the answers come. It sends the steps of a beat at once, but those of
+// one sender one after the other. It checks the answers of each step, and the outcomes of each beat.
 func Play(t *testing.T, s *Scenario, target Target) {
 	for n, beat := range s.Beats() {
 		before := target.watch(t)

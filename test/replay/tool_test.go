@@ -22,8 +22,8 @@ import (
 	"webhook-gateway/internal/pgtest"
 )
 
-// refunds is a tool that writes: a refund of some cents in a step of a job. What the model thought on its
-// way there has no place in the key.
+// refunds is a writing tool: it refunds some cents in a step of a job. What the model thought on its way is not part
+// of the key.
 type refunds struct {
 	keys         *idempotency.Service
 	organization uuid.UUID
@@ -70,7 +70,7 @@ func TestToolReplaysByStep(t *testing.T) {
 		thought string
 	}{
 		{"job_17", 3, "the customer is right"},
-		{"job_17", 3, "let me try that again, to be safe"}, // the same step, with another thought
+		{"job_17", 3, "let me try that again, to be safe"}, // the same step after another thought
 		{"job_17", 4, "and the second item too"},           // another step is another refund
 		{"job_18", 3, ""},
 		{"job_17", 3, ""},
@@ -96,7 +96,7 @@ func TestToolReplaysByStep(t *testing.T) {
 		t.Errorf("%d refunds under %d keys, want 3 under 3", calls, keys)
 	}
 
-	// The process and its database end, hard; another process asks again.
+	// The process and its database are killed; another process asks again.
 	if err := server.Crash(); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestToolReplaysByStep(t *testing.T) {
 	}
 }
 
-// orders is an HTTP API that answers when the order is made, however long that takes.
+// orders is an HTTP API that answers when the order is made, even if that takes long.
 func orders(t *testing.T, made *atomic.Int32, inside func()) *httptest.Server {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), pgtest.New(t))
@@ -198,21 +198,21 @@ func TestSlowSynchronousConsumer(t *testing.T) {
 	var made atomic.Int32
 	entered, leave := make(chan struct{}), make(chan struct{})
 	s := orders(t, &made, func() { close(entered); <-leave })
-	patience, giveUp := context.WithCancel(t.Context())
+	ctx, giveUp := context.WithCancel(t.Context())
 	first := make(chan error, 1)
 	go func() {
-		_, _, _, err := place(patience, s.URL, "n1", "{}")
+		_, _, _, err := place(ctx, s.URL, "n1", "{}")
 		first <- err
 	}()
 	<-entered
-	for range 3 { // the vendor does not wait, and sends it again
+	for range 3 { // the vendor stops waiting, and sends again
 		if status, _, retryAfter, err := place(t.Context(), s.URL, "n1", "{}"); err != nil || status != http.StatusConflict || retryAfter == "" {
 			t.Errorf("while it runs: %d, Retry-After %q, %v", status, retryAfter, err)
 		}
 	}
 	close(leave)
 	giveUp()
-	<-first // it may have been answered just so
+	<-first // it may have got its answer
 	status, answer := http.StatusConflict, ""
 	for status == http.StatusConflict {
 		var err error

@@ -8,23 +8,23 @@ import "webhook-gateway/internal/capture"
 //	Dir          string     where the folder lies
 //	Content      []byte     the body, byte for byte
 //	Format       string     the version of the format
-//	About        string     for people: what is particular about it
-//	Provider     string     whose delivery it is: slack, nylas
-//	Source, Job  *Party     whom it needs to be registered; nil: none
+//	About        string     for people: what is special about it
+//	Provider     string     the vendor: slack, nylas
+//	Source, Job  *Party     the source and job that it needs; nil: none
 //	Method       string     POST, or GET for a challenge
 //	Target       string     path and query; {source} and {job} in it stand for a real path
 //	Headers      []Header   in their order, without those of the signature
 //	HeadersExact bool       order and letter case of the headers are the vendor's
 //	ReceivedAt   time.Time
-//	Body         *struct    File, SHA256 and Bytes of the body; nil: there is none
+//	Body         *struct    File, SHA256 and Bytes of the body; nil: it has no body
 //	Sign         struct     Mode (resign, recorded, none, kept), Secret and Alter (*Alter)
-//	Scrubbed     []string   what was taken out or replaced
-//	Expect       Expect     what should come of it
+//	Scrubbed     []string   what was removed or replaced
+//	Expect       Expect     the expected results
 //
 // Its method Value(name) returns a header's value.
 type Capture = capture.Capture
 
-// Party is a source or a job by the name that it has among captures. Its fields are:
+// Party is a source or a job by its name among captures. Its fields are:
 //
 //	Name     string
 //	Pins     map[string]string   the identities that it pins, by their names
@@ -34,29 +34,29 @@ type Party = capture.Party
 // Header is a header's name and value: a [2]string.
 type Header = capture.Header
 
-// Alter makes another request of a good one. Its fields are:
+// Alter turns a good request into another. Its fields are:
 //
-//	Replace    []string        a text of the body, and what takes its first place
-//	SetHeader  *Header         added, or put in the place of one
+//	Replace    []string        a text of the body, and what replaces its first occurrence
+//	SetHeader  *Header         added, or replaces one
 //	Age        time.Duration   signed so long ago
 //	FlipByte   *int            a byte of the body, counted from 0, from its end if negative
-//	DropHeader string          the header of that name is left out
+//	DropHeader string          the name of a header that is left out
 //	Foreign    bool            signed with a secret that is not registered
 //
 // Replace and SetHeader change what is signed; the others spoil what was signed.
 type Alter = capture.Alter
 
-// Expect is what should come of a capture. Its fields are:
+// Expect holds the expected results of a capture. Its fields are:
 //
 //	Once   Result    of the first time
 //	Again  *Result   of any later time; nil: the same as Once
-//	Twenty *Result   of twenty at once, all together; nil: Once, and nineteen times Again
+//	Twenty *Result   of twenty at once, in total; nil: Once, and nineteen times Again
 //	Stored []Row     the rows of the inbox that Once makes, in their order; nil: not described
 //
 // Its method After(n) returns the Result of sending it n times.
 type Expect = capture.Expect
 
-// Result is what comes of sending a capture. Its fields are:
+// Result is the result of sending a capture. Its fields are:
 //
 //	Status   int        of the answer
 //	Answer   string     the body of the answer
@@ -65,7 +65,7 @@ type Expect = capture.Expect
 //	Drops    int        rows added to the drops
 type Result = capture.Result
 
-// Row is what is golden of a row of the inbox. Its fields are:
+// Row holds the expected columns of a row of the inbox. Its fields are:
 //
 //	Type  string
 //	ID    string   the vendor's id in its key; empty: minted
@@ -73,11 +73,11 @@ type Result = capture.Result
 //	Hash  string   its fingerprint
 type Row = capture.Row
 
-// Outcomes counts deliveries by outcome, a map[string]int: "accepted", "handshake", the reasons of drops and those
-// of rejections, as the metrics name them. Its methods are Plus(other, n), Total() and String().
+// Outcomes counts deliveries by outcome, a map[string]int: "accepted", "handshake", and the reasons of drops and
+// rejections, as in the metrics. Its methods are Plus(other, n), Total() and String().
 type Outcomes = capture.Outcomes
 
-// Scenario is captures sent in an order: see LoadScenarios and Play. Its fields are:
+// Scenario is a sequence of captures: see LoadScenarios and Play. Its fields are:
 //
 //	Name   string   the file's name without its ending
 //	Format string   the version of the format
@@ -93,11 +93,11 @@ type Scenario = capture.Scenario
 //	Secret string   what its requests are signed with
 type Place = capture.Place
 
-// Places are the places of whom captures need, a map[string]Place by PlaceKey. Its method Of(capture) returns the one
-// that signs a capture.
+// Places holds the places of the sources and jobs that captures need, a map[string]Place by PlaceKey. Its method
+// Of(capture) returns the place that signs a capture.
 type Places = capture.Places
 
-// PlaceKey is the key of a place: of a provider's "source" or "job", by its name among captures.
+// PlaceKey returns the key of a place: of a provider's "source" or "job", by its name among captures.
 func PlaceKey(provider, kind, name string) string { return capture.PlaceKey(provider, kind, name) }
 
 // Signer returns the headers with which a vendor signs a body at a time:

@@ -14,7 +14,7 @@ import (
 	"webhook-gateway/test/binary"
 )
 
-// The types are aliases, of which go doc shows the comment alone: it names every field.
+// The types are aliases, and go doc shows only their comments: each must name every field.
 func TestTheTypesAreDocumented(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "types.go", nil, parser.ParseComments)
@@ -37,7 +37,7 @@ func TestTheTypesAreDocumented(t *testing.T) {
 	}
 }
 
-// What gateway import makes can be replayed in every way as it is.
+// The output of gateway import can be replayed in every way without changes.
 func TestImportedReplay(t *testing.T) {
 	t.Parallel()
 	gateway, err := binary.Path()

@@ -1,5 +1,5 @@
-// Package soak uses the plane in every way at once for a while, from two processes whose connections are cut and whose
-// callers give up, and then counts the effects: make soak.
+// Package soak uses the plane in every way at once for a while, from two processes whose connections are cut and
+// whose callers give up, and then counts the effects. make soak runs it.
 package soak
 
 import (

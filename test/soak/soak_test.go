@@ -25,10 +25,10 @@ const (
 	workerBegan = "SOAK_BEGAN" // in milliseconds
 )
 
-// callers is how many goroutines of a process call.
+// callers is the number of calling goroutines in a process.
 const callers = 4
 
-// work is the other process. It ends when it is killed, when it finds a fault, or after a minute without a parent.
+// work is the other process. It ends when it is killed, finds a fault, or has run for a minute.
 func work(url string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -55,7 +55,7 @@ func (w *world) callAll(ctx context.Context) error {
 	return all.Wait()
 }
 
-// killAnother runs the other process again and again, and kills it each time.
+// killAnother runs the other process in a loop, and kills it each time.
 func (w *world) killAnother(ctx context.Context, url string) (kills int, err error) {
 	for ctx.Err() == nil {
 		cmd := exec.Command(os.Args[0], "-test.run=^$")
@@ -82,7 +82,7 @@ func (w *world) killAnother(ctx context.Context, url string) (kills int, err err
 	return kills, nil
 }
 
-// cut ends a session of the plane's ten times a second.
+// cut ends one of the plane's sessions ten times a second.
 func (w *world) cut(ctx context.Context) (cuts int64) {
 	for {
 		select {
@@ -98,7 +98,7 @@ func (w *world) cut(ctx context.Context) (cuts int64) {
 	}
 }
 
-// Whatever breaks, each effect is made once, and each key comes to its answer.
+// Whatever breaks, each effect is made once, and each key gets its answer.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t)
@@ -131,7 +131,7 @@ func TestSoak(t *testing.T) {
 	w.count(t, last)
 }
 
-// settle calls each key until it is answered: at the latest when the lease of its last worker has passed.
+// settle calls each key until it has an answer: at the latest after its last worker's lease.
 func (w *world) settle(t *testing.T, last int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+*duration/2)
@@ -163,7 +163,7 @@ func (w *world) settle(t *testing.T, last int) {
 	all.Wait()
 }
 
-// count wants one effect of each key, and nothing that is left behind.
+// count checks that each key has one effect, and that nothing is left behind.
 func (w *world) count(t *testing.T, last int) {
 	t.Helper()
 	one := func(sql string) (n int) {

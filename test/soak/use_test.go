@@ -16,8 +16,8 @@ import (
 	"webhook-gateway/idempotency"
 )
 
-// uses are the ways in which the plane is used. Each makes the effect of one key, or gets its answer: empty when it has
-// neither, which is not a fault.
+// uses returns the ways in which the plane is used. Each makes the effect of one key, or gets its answer. An empty
+// answer means neither, which is not a fault.
 func (w *world) uses() map[string]func(ctx context.Context, key string) (id string, err error) {
 	return map[string]func(context.Context, string) (string, error){
 		"do": w.do, "dotx": w.doTx, "intx": w.inTx, "door": w.door(w.wrapped), "door of rows": w.door(w.rows), "many": w.many,
@@ -61,7 +61,7 @@ func (w *world) inTx(ctx context.Context, key string) (string, error) {
 	return w.given(r, err), nil
 }
 
-// given is the answer of a call, if it has one.
+// given returns the answer of a call; empty if it has none.
 func (w *world) given(r idempotency.Result[string], err error) string {
 	if err != nil {
 		return ""
@@ -92,7 +92,7 @@ func (w *world) door(h http.Handler) func(context.Context, string) (string, erro
 	}
 }
 
-// many claims a key together with two of its neighbours, and completes what it has won at once.
+// many claims a key together with two neighbours, and completes the keys that it has won in one call.
 func (w *world) many(ctx context.Context, key string) (string, error) {
 	name, number, _ := strings.Cut(key, "-")
 	var n int
@@ -110,7 +110,7 @@ func (w *world) many(ctx context.Context, key string) (string, error) {
 		t := w.task(name)
 		wanted[i] = idempotency.Wanted{Ref: t.Ref, Content: t.Content}
 	}
-	outcomes, _ := w.keys.ClaimMany(ctx, wanted, lease) // the outcomes say how far it came
+	outcomes, _ := w.keys.ClaimMany(ctx, wanted, lease) // the outcomes show how far it got
 	var endings []idempotency.Ending
 	given := make(map[string]string)
 	for i, o := range outcomes {
@@ -131,12 +131,12 @@ func (w *world) many(ctx context.Context, key string) (string, error) {
 		}
 	}
 	if len(endings) > 0 {
-		_, _ = w.keys.CompleteMany(ctx, endings) // what it could not complete is reclaimed
+		_, _ = w.keys.CompleteMany(ctx, endings) // keys that it could not complete are reclaimed
 	}
 	return given[key], nil
 }
 
-// effect makes the effect of one key of many, or finds it.
+// effect makes the effect of one of several keys, or finds it.
 func (w *world) effect(ctx context.Context, key string, c *idempotency.Claim) (string, error) {
 	within, cancel := c.Within(ctx)
 	defer cancel()
@@ -147,12 +147,12 @@ func (w *world) effect(ctx context.Context, key string, c *idempotency.Claim) (s
 	}
 	id, err := w.send(within, key, c)
 	if errors.Is(err, errBusy) {
-		_, _ = w.keys.Release(ctx, c) // the lease ends it otherwise
+		_, _ = w.keys.Release(ctx, c) // otherwise its lease ends the claim
 	}
 	return id, err
 }
 
-// one makes a call, and compares its answer with the ledger: it is the id of the only effect.
+// one makes a call and checks its answer: it must be the id of the key's only effect.
 func (w *world) one(ctx context.Context, use, key string, call func(context.Context, string) (string, error)) (answered bool, err error) {
 	w.calls.Add(1)
 	id, err := call(ctx, key)
@@ -184,10 +184,10 @@ func keyOf(use string, n int) string {
 	return fmt.Sprintf("%s-%d", strings.ReplaceAll(use, " ", "_"), n)
 }
 
-// newest is the number of the newest key.
+// newest returns the number of the newest key.
 func (w *world) newest() int { return int(time.Since(w.began).Seconds() * keysPerSecond) }
 
-// callOn calls until ctx ends, of each use in turn. Some callers give up.
+// callOn calls each use in turn until ctx ends. Some callers give up.
 func (w *world) callOn(ctx context.Context) error {
 	for ctx.Err() == nil {
 		for use, call := range w.uses() {

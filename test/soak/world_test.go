@@ -17,15 +17,15 @@ import (
 	"webhook-gateway/idempotency/httpdoor"
 )
 
-// lease is short, so that what is abandoned is reclaimed while others still run.
+// lease is short, so that abandoned keys are reclaimed while others still run.
 const lease = 3 * time.Second
 
-// cuttable names the sessions that are cut.
+// cuttable is the application name of the sessions that are cut.
 const cuttable = "soak"
 
 // world is what one process works with.
 type world struct {
-	vendor  *pgxpool.Pool // reaches the system outside; its connections last
+	vendor  *pgxpool.Pool // reaches the outside system; its connections are not cut
 	pool    *pgxpool.Pool // the plane's; its connections are cut
 	keys    *idempotency.Service
 	org     uuid.UUID
@@ -36,7 +36,8 @@ type world struct {
 	calls, answers, replays, reclaims atomic.Int64
 }
 
-// effects is the ledger: a row for each effect that was made, of the vendor's and of rows. No constraint stops a second.
+// effects is the ledger: a row for each effect, of the vendor and of rows. It has no constraint that would stop a
+// second effect.
 const effects = `CREATE TABLE effects (key text NOT NULL, id uuid NOT NULL DEFAULT gen_random_uuid()); CREATE INDEX ON effects (key)`
 
 func newWorld(ctx context.Context, url string, org uuid.UUID, began time.Time) (*world, error) {

@@ -13,7 +13,7 @@ import (
 
 const effects = "../../docs/effects.md"
 
-// unindented is a text without what its lines begin with.
+// unindented returns a text without the beginnings of its lines.
 func unindented(text string) string {
 	return regexp.MustCompile(`(?m)^[\t ]+`).ReplaceAllString(text, "")
 }
@@ -40,7 +40,7 @@ func TestEffectsCode(t *testing.T) {
 	}
 }
 
-// remembered is a line of a table of scopes.
+// remembered matches a line of a table of scopes.
 var remembered = regexp.MustCompile("(?m)^(?:\\| `|//\t)((?:tool|surface|http)\\.[a-z*]+)(?:` \\|)? +(\\d+) days?\\b")
 
 func TestDocsScopes(t *testing.T) {

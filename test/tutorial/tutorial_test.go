@@ -1,4 +1,4 @@
-// Package tutorial builds the program of docs/tutorial.md as its reader does, in another module, and kills it.
+// Package tutorial builds the program of docs/tutorial.md in another module, as a reader does, and kills it.
 package tutorial
 
 import (
@@ -30,7 +30,7 @@ const (
 
 func TestMain(m *testing.M) { idempotencytest.Main(m) }
 
-// shown is what the document shows in a fenced block below a line that names the file.
+// shown returns the fenced block of the document below a line that names the file.
 var shown = regexp.MustCompile("(?ms)^`([a-z_]+\\.go)`[^\\n]*:\\n\\n```go\\n(.*?)^```$")
 
 func read(t *testing.T, path string) string {
@@ -73,7 +73,7 @@ func TestTheTutorialShowsItsCode(t *testing.T) {
 	}
 }
 
-// inModule runs go there, with nothing but the modules that the gateway itself needs.
+// inModule runs go in that module, which requires only the modules that the gateway requires.
 func inModule(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -104,7 +104,7 @@ func (p *program) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// call makes the tool call, and returns what was said.
+// call makes the tool call, and returns its output.
 func (p *program) call(status int) string {
 	p.Helper()
 	out, err := p.command().CombinedOutput()
@@ -191,13 +191,13 @@ func (p *program) open() *pgxpool.Pool {
 	return pool
 }
 
-// output is what the document shows as said by the programs.
+// output returns the output of the programs that the document shows.
 var output = regexp.MustCompile("(?ms)^```text\\n(.*?)^```$")
 
-// varying is what differs from run to run.
+// varying matches what differs from run to run.
 var varying = regexp.MustCompile(`\d+(\.\d+)?s\b|:\d{4,5}\b`)
 
-// wantShown wants every line that the document shows to have been said, but for what varies.
+// wantShown checks that the programs printed every line that the document shows, except what varies.
 func (p *program) wantShown(bank string) {
 	p.Helper()
 	said := varying.ReplaceAllString("the bank is at "+p.bank+"\n"+bank+p.said.String(), "N")

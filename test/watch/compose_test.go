@@ -15,7 +15,7 @@ import (
 	"webhook-gateway/configs"
 )
 
-// compose is what compose.yaml says. What it does not know of here, the test does not accept.
+// compose holds compose.yaml. The test refuses a field that is not listed here.
 type compose struct {
 	Name     string
 	Services map[string]service
@@ -32,7 +32,7 @@ type service struct {
 	DependsOn   any `yaml:"depends_on"`
 	Restart     string
 	StopGrace   string   `yaml:"stop_grace_period"`
-	Health      struct { // of PostgreSQL's; the gateway's image has its own
+	Health      struct { // PostgreSQL's; the gateway's image has its own
 		Test              []string
 		Interval, Timeout time.Duration
 		Retries           int
@@ -62,7 +62,7 @@ func readCompose(t *testing.T) compose {
 // variable is a value that compose takes from the environment.
 var variable = regexp.MustCompile(`\$\{([A-Z_]+)(:\?[^}]*)?\}`)
 
-// settings are those that compose gives to the gateway, as the binary reads them.
+// settings returns the settings that compose gives to the gateway, as the binary reads them.
 func settings(t *testing.T, s service) configs.Config {
 	t.Helper()
 	var environ []string
@@ -174,7 +174,7 @@ func dockerfile(t *testing.T) string {
 	return string(raw)
 }
 
-// mountedAt returns where a folder of ours is seen in the container.
+// mountedAt returns the path of our folder in the container.
 func (s service) mountedAt(folder string) string {
 	for _, v := range s.Volumes {
 		if parts := strings.Split(v, ":"); filepath.Clean(parts[0]) == folder {

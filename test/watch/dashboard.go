@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Dashboard is what a dashboard's JSON says, as far as it matters here. tools/dashboards checks all of it
-// against Grafana's schema.
+// Dashboard holds the parts of a dashboard's JSON that matter here. tools/dashboards checks all of it against
+// Grafana's schema.
 type Dashboard struct {
 	UID, Title, Description, Timezone, Refresh string
 	Tags                                       []string
@@ -29,7 +29,7 @@ type Annotation struct {
 	Datasource Datasource
 }
 
-// Variable is what a reader of the dashboard chooses.
+// Variable is a choice of the dashboard's reader.
 type Variable struct {
 	Name, Type, Label, Description, AllValue string
 	Query                                    any
@@ -38,7 +38,7 @@ type Variable struct {
 	Current                                  struct{ Value any }
 }
 
-// Datasource says where an answer comes from.
+// Datasource names the source of an answer.
 type Datasource struct{ Type, UID string }
 
 // Panel is one field of the dashboard.
@@ -70,16 +70,16 @@ func ReadDashboard(root string) (*Dashboard, error) {
 	return &d, nil
 }
 
-// Chosen are the values of the dashboard's variables, Grafana's own among them.
+// Chosen holds values for the dashboard's variables, including Grafana's own.
 type Chosen struct{ Provider, Instance, RateInterval, Range string }
 
-// Fill puts them into an expression, as Grafana does.
+// Fill puts the values into an expression, as Grafana does.
 func (c Chosen) Fill(expr string) string {
 	return strings.NewReplacer("$__rate_interval", c.RateInterval, "$__range", c.Range,
 		"$provider", c.Provider, "$instance", c.Instance).Replace(expr)
 }
 
-// RuleText is a rule as it is written.
+// RuleText is a rule as its file has it.
 type RuleText struct {
 	Record, Alert, Expr, For string
 	Labels, Annotations      map[string]string

@@ -16,7 +16,7 @@ func dashboard(t *testing.T) *Dashboard {
 	return d
 }
 
-// drawn are the panels that show something.
+// drawn returns the panels that show something.
 func (d *Dashboard) drawn() []Panel {
 	return slices.DeleteFunc(slices.Clone(d.Panels), func(p Panel) bool { return p.Type == "row" })
 }
@@ -64,7 +64,7 @@ func TestDashboardIsPortable(t *testing.T) {
 
 func TestPanelTexts(t *testing.T) {
 	t.Parallel()
-	// Of Grafana's units, those that the dashboard uses.
+	// The units of Grafana that the dashboard uses.
 	units := []string{"cps", "percentunit", "s", "d", "short", "bytes"}
 	ids, titles := make(map[int]bool), make(map[string]bool)
 	for _, p := range dashboard(t).drawn() {
@@ -85,7 +85,7 @@ func TestPanelTexts(t *testing.T) {
 	}
 }
 
-// A range that is fixed shows nothing when the step is larger, or hides what is short.
+// A fixed range shows nothing when the step is larger, or hides short events.
 func TestPanelRanges(t *testing.T) {
 	t.Parallel()
 	ranges := regexp.MustCompile(`\[([^\]]+)\]`)

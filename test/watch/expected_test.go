@@ -8,10 +8,10 @@ import (
 	"webhook-gateway/drops"
 )
 
-// series is what an expression has to return: what each value has to be, by the series' labels.
+// series is the expected result of an expression: a check for the value of each series, by its labels.
 type series map[string]is
 
-// is says what a value should have been; empty when it is that.
+// is returns what a value should have been; empty when it is right.
 type is func(float64) string
 
 func exactly(want float64) is {
@@ -23,7 +23,7 @@ func exactly(want float64) is {
 	}
 }
 
-// about allows what Prometheus adds when it extrapolates from the last scrape to now.
+// about allows for Prometheus's extrapolation from the last scrape to now.
 func about(want float64) is {
 	return func(got float64) string {
 		if math.Abs(got-want) <= 0.06*math.Abs(want) {
@@ -42,7 +42,7 @@ func within(least, most float64) is {
 	}
 }
 
-// nothing is the quantile of no observation.
+// nothing accepts the quantile of no observations.
 func nothing(got float64) string {
 	if math.IsNaN(got) {
 		return ""
@@ -50,10 +50,10 @@ func nothing(got float64) string {
 	return "NaN"
 }
 
-// perSecond is the rate over the five minutes that the variables are filled with.
+// perSecond expects the rate over five minutes, the value that the variables are filled with.
 func perSecond(n int) is { return about(float64(n) / 300) }
 
-// each makes a series of each key.
+// each returns one series for each key.
 func each[K comparable](prefix string, of map[K]int, keys []K, value func(int) is) series {
 	s := make(series)
 	for _, k := range keys {
@@ -78,17 +78,17 @@ var (
 	tables     = []string{"idempotency_keys", "webhook_deliveries", "webhook_drops"}
 )
 
-// providers makes a series of each provider, from what was sent in its name.
+// providers returns one series for each provider, from what was sent in its name.
 func (l *live) providers(value func(*Sent) is) series {
 	return series{"provider=nylas": value(l.Nylas()), "provider=slack": value(l.Slack())}
 }
 
-// total is over both providers.
+// total adds up both providers.
 func (l *live) total(f func(*Sent) int) int { return f(l.Nylas()) + f(l.Slack()) }
 
 func dropped(s *Sent) int { return s.Received() - s.Accepted - s.Failed }
 
-// ofTables makes a series of each table that is swept.
+// ofTables returns one series for each table that is swept.
 func ofTables(value is) series {
 	s := make(series)
 	for _, table := range tables {
@@ -97,13 +97,13 @@ func ofTables(value is) series {
 	return s
 }
 
-// oneDay is of the old day of the inbox, which is held until PostgreSQL is stopped and removed by the first
-// sweep after that.
+// oneDay expects the value for the old day of the inbox. A reader holds that day until PostgreSQL is stopped; the
+// next sweep removes it.
 func oneDay(value is) series {
 	return merged(ofTables(exactly(0)), series{"table=webhook_deliveries": value})
 }
 
-// panels says what each query of a panel returns.
+// panels returns the expected result of each query of a panel.
 func (l *live) panels() map[string]series {
 	received := func(s *Sent) int { return s.Received() }
 	accepted := func(s *Sent) int { return s.Accepted }
@@ -172,14 +172,14 @@ func (l *live) signatures() series {
 	}
 }
 
-// share is of what Nylas sent; Slack has sent nothing that could be shared.
+// share returns the shares for Nylas; Slack has sent nothing that could have a share.
 func (l *live) share() series {
 	return each("provider=nylas,reason=", l.Nylas().Dropped, drops.Reasons(), func(n int) is {
 		return about(float64(n) / float64(l.Nylas().Received()))
 	})
 }
 
-// rejections are of both providers together, or of each.
+// rejections returns the series of both providers together, or of one.
 func (l *live) rejections(value func(int) is, provider string) series {
 	s := make(series)
 	for _, reason := range rejections {
@@ -216,7 +216,7 @@ func (l *live) claims() series {
 	return s
 }
 
-// rules says what each rule's expression returns.
+// rules returns the expected result of each rule's expression.
 func (l *live) rules() map[string]series {
 	n, s := l.Nylas(), l.Slack()
 	answered := func(s *Sent) float64 { all, _ := s.Answered(); return float64(all) }
@@ -231,7 +231,7 @@ func (l *live) rules() map[string]series {
 		return series{"provider=nylas,reason=" + string(reason): about(float64(n.Dropped[reason]))}
 	}
 	usual := each("provider=nylas,reason=", nil, drops.Reasons(), func(int) is { return exactly(0) })
-	usual["provider=nylas,reason=unknown_job"] = exactly(0.5) // as history says
+	usual["provider=nylas,reason=unknown_job"] = exactly(0.5) // from history
 	return map[string]series{
 		"provider:gateway_deliveries_received:rate5m":              l.providers(func(s *Sent) is { return perSecond(s.Received()) }),
 		"provider:gateway_deliveries_accepted:rate5m":              l.providers(func(s *Sent) is { return perSecond(s.Accepted) }),

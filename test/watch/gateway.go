@@ -19,7 +19,7 @@ import (
 	"webhook-gateway/test/binary"
 )
 
-// Gateway is the binary, serving.
+// Gateway is a running gateway.
 type Gateway struct {
 	URL      string // where vendors call
 	Admin    string // host and port of the admin listener
@@ -30,7 +30,7 @@ type Gateway struct {
 	cmd *exec.Cmd
 }
 
-// StartGateway runs the binary on a database that is migrated already, with further settings. Stop ends it.
+// StartGateway runs the binary on a migrated database, with further settings. Stop ends it.
 func StartGateway(ctx context.Context, path, database, dir string, settings ...string) (*Gateway, error) {
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
 	keys, err := jobs.NewKeys(key)
@@ -53,7 +53,7 @@ func StartGateway(ctx context.Context, path, database, dir string, settings ...s
 	return g, nil
 }
 
-// PID is the process.
+// PID returns the id of the process.
 func (g *Gateway) PID() int { return g.cmd.Process.Pid }
 
 // Ready waits until the gateway says that it receives.
@@ -67,7 +67,7 @@ func (g *Gateway) Ready(ctx context.Context) error {
 	})
 }
 
-// Metrics is one scrape, in the plain text format.
+// Metrics returns one scrape, in the plain text format.
 func (g *Gateway) Metrics(ctx context.Context) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.Admin+"/metrics", nil)
 	if err != nil {
@@ -87,7 +87,7 @@ func (g *Gateway) Stop() error {
 	return end(g.cmd, "the gateway")
 }
 
-// end asks a process to end and waits for it; after a while it is killed.
+// end asks a process to end, waits for it, and kills it after a while.
 func end(cmd *exec.Cmd, name string) error {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("stop %s: %w", name, err)

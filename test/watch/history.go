@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// History is what a Prometheus had scraped and recorded before it was started, as blocks on its disk.
+// History is the data that a Prometheus has on its disk when it starts.
 type History struct{ text bytes.Buffer }
 
-// Add writes one series: a value every minute from from to to, that begins with first and grows by step.
+// Add writes one series: a value every minute between the two times, which begins with first and grows by step.
 func (h *History) Add(series string, from, to time.Time, first, step float64) {
 	for at, value := from, first; at.Before(to); at, value = at.Add(time.Minute), value+step {
 		fmt.Fprintf(&h.text, "%s %g %d\n", series, value, at.Unix())
 	}
 }
 
-// Write makes the blocks, in dir/data. It must end some minutes before the first scrape: a Prometheus takes
-// no sample that is older than its last block.
+// Write makes the blocks, in dir/data. The history must end some minutes before the first scrape: Prometheus rejects
+// samples that are older than its last block.
 func (h *History) Write(ctx context.Context, dir string) error {
 	file := filepath.Join(dir, "history.txt")
 	if err := os.WriteFile(file, append(h.text.Bytes(), "# EOF\n"...), 0o600); err != nil {

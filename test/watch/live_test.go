@@ -18,12 +18,12 @@ import (
 
 func TestMain(m *testing.M) { binary.Main(m) }
 
-// live is a gateway that has had traffic of every outcome, and a Prometheus that has seen all of it.
+// live is a gateway that has received every kind of traffic, and a Prometheus that has scraped all of it.
 type live struct {
 	*Traffic
 	*Prometheus
 	gateway *Gateway
-	at      time.Time // when everything had been scraped and recorded
+	at      time.Time // when everything was scraped and recorded
 }
 
 // deadGateway is an address where nothing listens, for the alert on a gateway that is down.
@@ -68,7 +68,7 @@ func startLive(t *testing.T) *live {
 		}
 	})
 	l := &live{Traffic: NewTraffic(g, to), Prometheus: p, gateway: g}
-	l.scraped(t, 0) // every series was born before the traffic
+	l.scraped(t, 0) // so that every series exists before the traffic
 	if err := l.EveryOutcome(ctx, server); err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func startLive(t *testing.T) *live {
 	return l
 }
 
-// holdOldDay makes a day of the inbox that is past its retention, and reads it for as long as PostgreSQL lets
-// it, so that a sweep has to leave it.
+// holdOldDay makes a day of the inbox that is past its retention, and keeps reading it until PostgreSQL stops, so
+// that a sweep cannot remove it.
 func holdOldDay(t *testing.T, url string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -101,8 +101,8 @@ func holdOldDay(t *testing.T, url string) {
 	}
 }
 
-// history is what the alerts with a long offset look back at: last week both vendors were busy at this hour,
-// and half of what Nylas sent since yesterday belonged to no job.
+// history returns the past that alerts with a long offset compare with: last week both vendors were busy at this
+// hour, and half of what Nylas sent since yesterday belonged to no job.
 func history(g *Gateway) *History {
 	h := &History{}
 	now := time.Now()
@@ -116,7 +116,7 @@ func history(g *Gateway) *History {
 	return h
 }
 
-// scraped waits until Prometheus has seen that many answers.
+// scraped waits until Prometheus has scraped that many answers.
 func (l *live) scraped(t *testing.T, answers float64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -133,8 +133,8 @@ func (l *live) scraped(t *testing.T, answers float64) {
 	}
 }
 
-// recorded waits until every rule has been evaluated twice since everything was scraped: alerts look at what
-// other groups recorded.
+// recorded waits until every rule has been evaluated twice since everything was scraped: alerts use what other groups
+// record.
 func (l *live) recorded(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -266,7 +266,7 @@ func (l *live) checkVariables(t *testing.T, d *Dashboard) {
 	if len(d.Annotations.List) != 1 {
 		t.Fatalf("%d annotations", len(d.Annotations.List))
 	}
-	// Those that fire at once; the others are pending.
+	// The alerts that fire at once; the others are pending.
 	l.check(t, "the annotation", d.Annotations.List[0].Expr, series{
 		"alertname=GatewayHashMismatch,provider=nylas,severity=warning":   exactly(1),
 		"alertname=GatewaySwitchOffNear,provider=slack,severity=critical": exactly(1),
@@ -302,7 +302,7 @@ func (l *live) checkRules(t *testing.T) {
 	}
 }
 
-// An expression that returns nothing when all is well would return nothing for a misspelt name too.
+// An expression that returns nothing in good times would do the same with a misspelt name.
 func (l *live) checkNames(t *testing.T, d *Dashboard) {
 	known, err := l.LabelValues(t.Context(), "__name__", "")
 	if err != nil {
@@ -325,7 +325,7 @@ func (l *live) checkNames(t *testing.T, d *Dashboard) {
 			}
 		}
 	}
-	// And every metric of the gateway's own is drawn or looked at somewhere.
+	// Every metric of the gateway is on the dashboard, in a rule, or in unwatched.
 	all := strings.Join(slices.Collect(maps.Values(exprs)), " ")
 	for _, name := range known {
 		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
@@ -335,7 +335,7 @@ func (l *live) checkNames(t *testing.T, d *Dashboard) {
 	}
 }
 
-// unwatched are metrics that are there for a closer look.
+// unwatched are metrics for a closer look.
 var unwatched = []string{
 	"gateway_build_info", "gateway_directory_refreshes_total", "gateway_directory_sources", "gateway_directory_jobs",
 	"gateway_db_fsync_off", "gateway_directory_old_seals", "gateway_requests_refused_total",

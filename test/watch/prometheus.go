@@ -19,10 +19,10 @@ import (
 	"webhook-gateway/test/binary"
 )
 
-// errMissing says what makes up for a missing Prometheus.
+// errMissing says how to install Prometheus.
 var errMissing = errors.New("prometheus and promtool are not installed; run: make prometheus")
 
-// Promtool runs promtool with the arguments, fed with input, and returns what it says.
+// Promtool runs promtool with the arguments and the input, and returns its output.
 func Promtool(ctx context.Context, input []byte, args ...string) (string, error) {
 	path, err := exec.LookPath("promtool")
 	if err != nil {
@@ -44,15 +44,15 @@ type Prometheus struct {
 	log bytes.Buffer
 }
 
-// Scrapes says what a Prometheus scrapes, and how often it does that and evaluates its rules.
+// Scrapes configures what a Prometheus scrapes, and how often it scrapes and evaluates its rules.
 type Scrapes struct {
 	Targets  []string // as the job gateway
 	Interval time.Duration
 	Rules    time.Duration
 }
 
-// StartPrometheus runs one on the configuration of configs/prometheus under root, except for what s says. Its
-// data lie in dir/data, also blocks that it starts with. Stop ends it.
+// StartPrometheus runs a Prometheus with the configuration of configs/prometheus under root, changed as s says. Its
+// data are in dir/data, including blocks that are there already. Stop ends it.
 func StartPrometheus(ctx context.Context, root, dir string, s Scrapes) (*Prometheus, error) {
 	program, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -86,13 +86,13 @@ func StartPrometheus(ctx context.Context, root, dir string, s Scrapes) (*Prometh
 	})
 	if err != nil {
 		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait() // so that its log is whole
+		_ = p.cmd.Wait() // so that its log is complete
 		return nil, fmt.Errorf("%w\n%s", err, &p.log)
 	}
 	return p, nil
 }
 
-// configure is the configuration that is shipped, with other targets and intervals.
+// configure returns the shipped configuration with other targets and intervals.
 func configure(root string, s Scrapes) ([]byte, error) {
 	folder, err := filepath.Abs(filepath.Join(root, "configs", "prometheus"))
 	if err != nil {
@@ -141,7 +141,7 @@ func (p *Prometheus) Query(ctx context.Context, expr string, at time.Time) ([]Sa
 		return nil, err
 	}
 	if data.ResultType != "vector" {
-		return nil, fmt.Errorf("%s is a %s, and no vector", expr, data.ResultType)
+		return nil, fmt.Errorf("%s is a %s, not a vector", expr, data.ResultType)
 	}
 	var list []struct {
 		Metric map[string]string
@@ -161,7 +161,7 @@ func (p *Prometheus) Query(ctx context.Context, expr string, at time.Time) ([]Sa
 	return samples, nil
 }
 
-// LabelValues lists the values of a label among the series that match selects; all series if it is empty.
+// LabelValues returns the values of a label among the series that match selects, or among all if match is empty.
 func (p *Prometheus) LabelValues(ctx context.Context, label, match string) ([]string, error) {
 	params := url.Values{}
 	if match != "" {
@@ -172,13 +172,13 @@ func (p *Prometheus) LabelValues(ctx context.Context, label, match string) ([]st
 	return values, err
 }
 
-// Rule is a rule as the server sees it.
+// Rule is a rule as the server shows it.
 type Rule struct {
 	Name, Query, Health, LastError string
 	LastEvaluation                 time.Time
 }
 
-// Rules lists every rule, recording and alerting.
+// Rules returns every rule, recording and alerting.
 func (p *Prometheus) Rules(ctx context.Context) ([]Rule, error) {
 	var data struct {
 		Groups []struct{ Rules []Rule }

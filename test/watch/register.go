@@ -10,7 +10,7 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// Settings produce every outcome within seconds.
+// Settings returns settings with which every outcome occurs within seconds.
 func Settings() []string {
 	return []string{
 		"GATEWAY_MAX_BODY_BYTES=131072", "GATEWAY_BODY_BUDGET_BYTES=1MiB", "GATEWAY_QUEUE_BYTES=1MiB",
@@ -19,8 +19,8 @@ func Settings() []string {
 	}
 }
 
-// Registered are sources and jobs: a Nylas source with one tenant, one whose rotation is open, a job that has no secret
-// yet, and a Slack source with one tenant.
+// Registered holds what Register has added: a Nylas source with one tenant, one with an open rotation, a job without
+// a secret, and a Slack source with one tenant.
 type Registered struct {
 	current, previous string // secrets of the Nylas source
 	tenant            uuid.UUID
@@ -34,11 +34,11 @@ const (
 	slackPath    = "/webhooks/slack/sources/main"
 )
 
-// Settle registers the town with the gateway.
+// Register adds the sources and jobs that the traffic needs.
 func Register(ctx context.Context, g *Gateway) (*Registered, error) {
 	t := &Registered{current: "the secret that was set last", previous: "the one before it"}
 	secret := func(text string) jobs.Secret {
-		s, _ := jobs.NewSecret(text) // these are fit
+		s, _ := jobs.NewSecret(text) // these texts are valid secrets
 		return s
 	}
 	main, err := g.Store.AddSource(ctx, jobs.NewSource{

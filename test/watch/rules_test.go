@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// files lists the files of configs/prometheus that the pattern names.
+// files returns the files of configs/prometheus that match the pattern.
 func files(t *testing.T, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(Root, "configs", "prometheus", pattern))
@@ -42,7 +42,7 @@ func TestPromtoolTestsRules(t *testing.T) {
 	}
 }
 
-// ruleTests is what the files with unit tests say.
+// ruleTests holds a file of unit tests.
 type ruleTests struct {
 	Tests []struct {
 		Name   string
@@ -102,7 +102,7 @@ func rules(t *testing.T) []RuleText {
 	return list
 }
 
-// headings are the anchors of the runbook's headings.
+// headings returns the anchors of the runbook's headings.
 func headings(t *testing.T) []string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(Root, "docs", "runbook.md"))

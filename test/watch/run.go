@@ -8,14 +8,14 @@ import (
 	"webhook-gateway/drops"
 )
 
-// PostgreSQL is the database server that the traffic takes away for a while.
+// PostgreSQL is the database server that the traffic stops for a while.
 type PostgreSQL interface {
 	Start(ctx context.Context) error
 	Stop() error
 }
 
-// EveryOutcome sends traffic of every outcome that there is, once. Slack's calls are all refused; Nylas's are
-// mostly accepted. PostgreSQL is stopped and started again in between.
+// EveryOutcome sends traffic with every possible outcome once. It has all of Slack's calls refused and most of
+// Nylas's accepted, and stops and starts PostgreSQL in between.
 func (t *Traffic) EveryOutcome(ctx context.Context, server PostgreSQL) error {
 	ids, err := t.Accept(ctx, 120)
 	if err != nil {
@@ -57,11 +57,11 @@ func (t *Traffic) EveryOutcome(ctx context.Context, server PostgreSQL) error {
 	return t.Outage(ctx, server, 16)
 }
 
-// Outage takes PostgreSQL away, sends that many deliveries, which fail, and brings it back. It returns once the
-// gateway calls itself ready again.
+// Outage stops PostgreSQL, sends that many deliveries, which fail, and starts it again. It returns once the gateway
+// is ready.
 func (t *Traffic) Outage(ctx context.Context, server PostgreSQL, deliveries int) error {
 	if err := server.Stop(); err != nil {
-		return fmt.Errorf("take PostgreSQL away: %w", err)
+		return fmt.Errorf("stop PostgreSQL: %w", err)
 	}
 	if err := t.Fail(ctx, deliveries); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (t *Traffic) Outage(ctx context.Context, server PostgreSQL, deliveries int)
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	if err := server.Start(ctx); err != nil {
-		return fmt.Errorf("bring PostgreSQL back: %w", err)
+		return fmt.Errorf("start PostgreSQL again: %w", err)
 	}
 	return t.gateway.Ready(ctx)
 }

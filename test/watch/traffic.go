@@ -28,7 +28,7 @@ type Sent struct {
 	Answers           map[int]int // by status
 }
 
-// Received is how many deliveries verified.
+// Received returns the number of verified deliveries.
 func (s *Sent) Received() int {
 	n := s.Accepted + s.Failed
 	for _, dropped := range s.Dropped {
@@ -37,7 +37,7 @@ func (s *Sent) Received() int {
 	return n
 }
 
-// Answered is how many requests were answered, and how many of them were no success.
+// Answered returns the number of answers, and how many of them are not 2xx.
 func (s *Sent) Answered() (all, failed int) {
 	for status, n := range s.Answers {
 		all += n
@@ -71,13 +71,13 @@ func NewTraffic(g *Gateway, to *Registered) *Traffic {
 	}
 }
 
-// Nylas is what was sent in its name until now.
+// Nylas returns the counts of what was sent in its name so far.
 func (t *Traffic) Nylas() *Sent { return &t.nylas }
 
-// Slack is what was sent in its name until now.
+// Slack returns the counts of what was sent in its name so far.
 func (t *Traffic) Slack() *Sent { return &t.slack }
 
-// name returns an id that no delivery had before.
+// name returns an id that no earlier delivery has.
 func (t *Traffic) name() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,14 +85,14 @@ func (t *Traffic) name() string {
 	return fmt.Sprintf("n%d", t.names)
 }
 
-// count books what was sent, under the lock.
+// count changes the counts under the lock.
 func (t *Traffic) count(f func(n, s *Sent)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f(&t.nylas, &t.slack)
 }
 
-// post sends one request and demands its status.
+// post sends one request and checks its status.
 func (t *Traffic) post(ctx context.Context, path string, body []byte, header http.Header, want int) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.gateway.URL+path, bytes.NewReader(body))
 	if err != nil {
@@ -111,7 +111,7 @@ func (t *Traffic) do(req *http.Request, want int) error {
 		return err
 	}
 	defer res.Body.Close()
-	_, _ = io.Copy(io.Discard, res.Body) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, res.Body) // so that the connection is reused
 	t.answered(req.URL.Path, res.StatusCode)
 	if res.StatusCode != want {
 		return fmt.Errorf("%s %s was answered %d, want %d", req.Method, req.URL.Path, res.StatusCode, want)
@@ -152,7 +152,7 @@ func (t *Traffic) Accept(ctx context.Context, n int) (ids []string, err error) {
 	return ids, err
 }
 
-// AcceptPrevious sends new deliveries that are signed with the secret before the current one.
+// AcceptPrevious sends new deliveries that are signed with the previous secret.
 func (t *Traffic) AcceptPrevious(ctx context.Context, n int) error {
 	for range n {
 		body := message("G1", t.name(), "Hello")
@@ -164,7 +164,7 @@ func (t *Traffic) AcceptPrevious(ctx context.Context, n int) error {
 	return nil
 }
 
-// Drop sends deliveries that are dropped for the reason. ids are of accepted ones, as many as n for those that
+// Drop sends n deliveries that are dropped for the reason. ids holds at least n accepted ones, for the reasons that
 // need one.
 func (t *Traffic) Drop(ctx context.Context, reason drops.Reason, n int, ids []string) error {
 	for i := range n {
@@ -189,7 +189,7 @@ func (t *Traffic) Drop(ctx context.Context, reason drops.Reason, n int, ids []st
 	return nil
 }
 
-// Fail sends new deliveries that cannot be settled: PostgreSQL must be away.
+// Fail sends new deliveries that cannot be settled: PostgreSQL must be stopped.
 func (t *Traffic) Fail(ctx context.Context, n int) error {
 	ids := make([]string, n)
 	for i := range ids {
@@ -263,8 +263,8 @@ func (t *Traffic) RejectSlack(ctx context.Context, reason string, n int) error {
 	return err
 }
 
-// Crowd sends more bodies at once than the budget has room for, none of which comes to its end: some are turned
-// away for that, the others are given up as slow.
+// Crowd sends more unfinished bodies at once than the budget has room for: some are refused as overloaded, the others
+// as slow.
 func (t *Traffic) Crowd(ctx context.Context) error {
 	const each = 128 << 10
 	var all []net.Conn
@@ -282,30 +282,30 @@ func (t *Traffic) Crowd(ctx context.Context) error {
 		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: gateway\r\nX-Nylas-Signature: %s\r\nContent-Length: %d\r\n\r\n",
 			mainPath, strings.Repeat("a", 64), each)
 		if _, err := c.Write(append([]byte(head), make([]byte, each-1)...)); err != nil {
-			return fmt.Errorf("send a body without its end: %w", err)
+			return fmt.Errorf("send an unfinished body: %w", err)
 		}
 	}
 	for _, c := range all {
 		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		res, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
-			return fmt.Errorf("read the answer to a body without its end: %w", err)
+			return fmt.Errorf("read the answer to an unfinished body: %w", err)
 		}
 		_ = res.Body.Close() // it is empty
 		t.answered(mainPath, res.StatusCode)
 		reason, ok := map[int]string{http.StatusRequestTimeout: "slow", http.StatusServiceUnavailable: "overloaded"}[res.StatusCode]
 		if !ok {
-			return fmt.Errorf("a body without its end was answered %s", res.Status)
+			return fmt.Errorf("an unfinished body was answered %s", res.Status)
 		}
 		t.count(func(s, _ *Sent) { s.Rejected[reason]++ })
 	}
 	if t.nylas.Rejected["slow"] == 0 || t.nylas.Rejected["overloaded"] == 0 {
-		return fmt.Errorf("of bodies without their end, none was turned away, or every one: %v", t.nylas.Rejected)
+		return fmt.Errorf("unfinished bodies must be refused as slow and as overloaded, got %v", t.nylas.Rejected)
 	}
 	return nil
 }
 
-// atOnce calls f for every one of the list, so many at a time, and returns the first error.
+// atOnce calls f for each item of the list, width at a time, and returns the first error.
 func atOnce(list []string, width int, f func(string) error) error {
 	next := make(chan string)
 	failed := make(chan error, width)
@@ -315,7 +315,7 @@ func atOnce(list []string, width int, f func(string) error) error {
 			for one := range next {
 				if err := f(one); err != nil {
 					failed <- err
-					for range next { // the others' work is not ours
+					for range next { // drain, so that the caller does not block
 					}
 					return
 				}

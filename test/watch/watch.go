@@ -1,5 +1,5 @@
-// Package watch runs the gateway's binary under synthetic traffic of every outcome and a real Prometheus that
-// scrapes it, to test what configs/prometheus and configs/grafana ask of the metrics.
+// Package watch runs the gateway's binary under synthetic traffic with every outcome, and a real Prometheus that
+// scrapes it, to test the expressions of configs/prometheus and configs/grafana.
 package watch
 
 import (
@@ -12,14 +12,13 @@ import (
 // Root is the module's folder, seen from a test of this package.
 const Root = "../.."
 
-// until asks again and again, several times a second, whether something has come true. The error says what
-// was waited for.
-func until(ctx context.Context, what string, comeTrue func() (bool, error)) error {
+// until polls a condition several times a second until it is true. The error says what it waited for.
+func until(ctx context.Context, what string, met func() (bool, error)) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	var last error
 	for {
-		ok, err := comeTrue()
+		ok, err := met()
 		if ok {
 			return nil
 		}

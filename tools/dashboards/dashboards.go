@@ -1,5 +1,4 @@
-// Package dashboards holds the check that the dashboards of configs/grafana are what Grafana's schema says a
-// dashboard is: its tests.
+// Package dashboards checks, in its tests, that the dashboards of configs/grafana match Grafana's schema.
 package dashboards
 
 import (
@@ -16,8 +15,8 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 )
 
-// Check returns everything in which a dashboard's JSON leaves the schema: fields that are unknown, missing or
-// of another type, and kinds of panels that are none of ours.
+// Check returns everything in a dashboard's JSON that does not match the schema: unknown, missing or mistyped fields,
+// and kinds of panels that we do not use.
 func Check(raw []byte) error {
 	kinds := cog.NewRuntime()
 	kinds.RegisterPanelcfgVariant(timeseries.VariantConfig())
@@ -27,8 +26,8 @@ func Check(raw []byte) error {
 
 	var strict, d dashboard.Dashboard
 	var problems []error
-	// What it returns is never nil: a list, empty when all is well. The panels it reads are lost by that, and
-	// some unknown fields pass: so the dashboard is read once more, as Grafana would.
+	// UnmarshalJSONStrict never returns nil, only an empty list. It also loses the panels and accepts some unknown
+	// fields, so the dashboard is read once more, as Grafana would.
 	if err := strict.UnmarshalJSONStrict(raw); err != nil && err.Error() != "" {
 		problems = append(problems, err)
 	}
@@ -50,8 +49,7 @@ func Check(raw []byte) error {
 	return errors.Join(problems...)
 }
 
-// lost finds what is not there any more after the dashboard was read and written again: what the schema does
-// not know.
+// lost finds values that disappear when the dashboard is read and written again: the schema does not know them.
 func lost(raw []byte, d dashboard.Dashboard) (problems []error) {
 	var was, is any
 	again, err := json.Marshal(d)
@@ -67,7 +65,7 @@ func lost(raw []byte, d dashboard.Dashboard) (problems []error) {
 	return problems
 }
 
-// walk tells the path of every value of was that is is without.
+// walk reports the path of every value of was that is lacks.
 func walk(path string, was, is any, tell func(string)) {
 	switch was := was.(type) {
 	case map[string]any:
@@ -93,7 +91,7 @@ func walk(path string, was, is any, tell func(string)) {
 	}
 }
 
-// empty reports a value that may be left out when it is written.
+// empty reports whether a value may be left out when it is written.
 func empty(value any) bool {
 	switch v := value.(type) {
 	case nil:

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// mutation is one broken rule, and the test that should notice.
+// mutation is one broken rule, and the test that must notice it.
 type mutation struct {
 	name, pkg, test string
 	edits           []edit
@@ -59,7 +59,7 @@ func parse(text string) ([]mutation, error) {
 	return list, nil
 }
 
-// apply makes the edits, on what read returns, and gives the changed files by their names.
+// apply makes the edits on the text that read returns, and returns the changed files by name.
 func (m mutation) apply(read func(file string) (string, error)) (map[string]string, error) {
 	changed := make(map[string]string)
 	for _, e := range m.edits {

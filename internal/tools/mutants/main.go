@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// lists hold the mutations: of the package idempotency (plane), of what receives and stores a delivery (door), and of
-// what limits strangers and neighbours (bounds).
+// lists hold the mutations: of idempotency (plane), of receiving and storing a delivery (door), and of what limits
+// strangers and neighbours (bounds).
 //
 //go:embed *.txt
 var lists embed.FS
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	chosen = slices.DeleteFunc(chosen, func(m mutation) bool { return !wanted.MatchString(m.name) })
 	r := runner{root: ".", limit: *limit}
-	// First, before time is spent: a mutation that does not fit was never tried, and a test that is red by itself
+	// Check first, before time is spent: a mutation that does not fit is never tried, and a test that fails by itself
 	// would notice everything.
 	if err := errors.Join(r.fit(chosen), r.green(ctx, chosen)); err != nil {
 		return err
@@ -59,14 +59,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fmt.Fprintln(out, "| mutation | red? | test that failed |\n| --- | --- | --- |")
 	bad := 0
 	for _, m := range chosen {
-		word, told := r.try(ctx, m)
+		word, detail := r.try(ctx, m)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if word != red {
 			bad++
 		}
-		fmt.Fprintf(out, "| %s | %s | %s |\n", m.name, word, told)
+		fmt.Fprintf(out, "| %s | %s | %s |\n", m.name, word, detail)
 	}
 	if bad > 0 {
 		return fmt.Errorf("%d of %d mutations turned no test red", bad, len(chosen))

@@ -103,9 +103,9 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("exit status 1")
 	for _, c := range []struct {
-		name, out  string
-		err        error
-		word, told string
+		name, out    string
+		err          error
+		word, detail string
 	}{
 		{"passes", "ok  \tp\t1s\n", nil, survives, "none"},
 		{"fails", "--- FAIL: TestA (0.1s)\n    --- FAIL: TestA/sub (0s)\n--- FAIL: TestB (0s)\nFAIL\n", failed, red, "TestA, TestB"},
@@ -113,8 +113,8 @@ func TestJudge(t *testing.T) {
 		{"does not build", "# p\nf.go:1:1: x\nFAIL\tp [build failed]\n", failed, notTried, "it does not build"},
 		{"no server", "start a PostgreSQL: no\nFAIL\tp\t1s\n", failed, notTried, "go test failed, but no test did: exit status 1"},
 	} {
-		if word, told := judge(c.out, c.err); word != c.word || told != c.told {
-			t.Errorf("%s: %s, %s", c.name, word, told)
+		if word, detail := judge(c.out, c.err); word != c.word || detail != c.detail {
+			t.Errorf("%s: %s, %s", c.name, word, detail)
 		}
 	}
 }

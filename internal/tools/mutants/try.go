@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// runner runs tests in the module's folder root, against one mutation for as long as limit.
+// runner runs tests in the module's folder root, for at most limit against each mutation.
 type runner struct {
 	root  string
 	limit time.Duration
@@ -26,7 +26,7 @@ func (r runner) read(file string) (string, error) {
 	return string(text), err
 }
 
-// fit refuses a list with a text that does not occur exactly once.
+// fit returns an error if a text of the list does not occur exactly once.
 func (r runner) fit(list []mutation) error {
 	var problems []error
 	for _, m := range list {
@@ -36,7 +36,7 @@ func (r runner) fit(list []mutation) error {
 	return errors.Join(problems...)
 }
 
-// green runs the tests of all mutations on the code as it is.
+// green runs the tests of all mutations on the unchanged code.
 func (r runner) green(ctx context.Context, list []mutation) error {
 	tests := make(map[string][]string)
 	for _, m := range list {
@@ -45,22 +45,21 @@ func (r runner) green(ctx context.Context, list []mutation) error {
 	for pkg, names := range tests {
 		out, err := r.test(ctx, pkg, strings.Join(names, "|"), "-timeout="+(10*r.limit).String())
 		if err != nil {
-			return fmt.Errorf("run the tests of %s on the code as it is: %w\n%s", pkg, err, out)
+			return fmt.Errorf("run the tests of %s on the unchanged code: %w\n%s", pkg, err, out)
 		}
 	}
 	return nil
 }
 
-// What can be said of a mutation.
+// The results of a mutation.
 const (
 	red      = "red"
 	survives = "SURVIVES"
 	notTried = "NOT TRIED"
 )
 
-// try runs the test of one mutation against it. It returns what is to be said of the mutation, and the tests that
-// failed or why it was not tried.
-func (r runner) try(ctx context.Context, m mutation) (word, told string) {
+// try runs a mutation's test against it. It returns the result, and the tests that failed or why it was not tried.
+func (r runner) try(ctx context.Context, m mutation) (word, detail string) {
 	dir, err := os.MkdirTemp("", "mutant-")
 	if err != nil {
 		return notTried, err.Error()
@@ -73,7 +72,7 @@ func (r runner) try(ctx context.Context, m mutation) (word, told string) {
 	return judge(r.test(ctx, m.pkg, m.test, "-overlay="+overlay, "-failfast", "-timeout="+r.limit.String()))
 }
 
-// overlay writes the changed files and the list that go test takes.
+// overlay writes the changed files, and the list of them for go test.
 func (r runner) overlay(dir string, m mutation) (string, error) {
 	changed, err := m.apply(r.read)
 	if err != nil {
@@ -120,9 +119,9 @@ var (
 	hungTest    = regexp.MustCompile(`(?m)^\s+(Test\w+)(?:/\S*)? \(\S+\)$`)
 )
 
-// judge reads what go test wrote and how it ended. Only a test that failed, panicked or hung has noticed: a mutation
-// that does not build was never tried.
-func judge(out string, err error) (word, told string) {
+// judge reads the output and the exit of go test. Only a test that failed, panicked or hung has noticed the mutation:
+// one that does not build was never tried.
+func judge(out string, err error) (word, detail string) {
 	if err == nil {
 		return survives, "none"
 	}

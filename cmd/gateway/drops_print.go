@@ -255,26 +255,3 @@ func inflated(k drops.Kept) (body []byte, whole bool) {
 	}
 	return body[:cut], false
 }
-
-func idText(id uuid.UUID) string {
-	if id == uuid.Nil {
-		return ""
-	}
-	return id.String()
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// orNull returns nil, which is null in JSON, for the zero value.
-func orNull[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
-}

@@ -158,24 +158,44 @@ func sourceByID(ctx context.Context, store *jobs.Store, provider string, id uuid
 }
 
 func sourcesShowCommand() *cobra.Command {
+	return sourceCommand(&cobra.Command{Use: "show NAME --provider P | show ID", Short: "Show one source"},
+		func(cmd *cobra.Command, _ *jobs.Store, s jobs.StoredSource, asJSON bool) error {
+			return printSource(cmd, s, asJSON)
+		})
+}
+
+func sourcesRemoveCommand() *cobra.Command {
+	return sourceCommand(&cobra.Command{
+		Use:   "remove NAME --provider P | remove ID",
+		Short: "Remove a source that has no active jobs, and its secrets",
+	}, func(cmd *cobra.Command, store *jobs.Store, s jobs.StoredSource, asJSON bool) error {
+		if err := store.RemoveSource(cmd.Context(), s.Provider, s.Name); err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd, map[string]any{"id": s.ID, "name": s.Name, "provider": s.Provider, "removed": true})
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "removed the %s source %s\n", s.Provider, s.Name)
+		return nil
+	})
+}
+
+// sourceCommand returns a command that finds one source and does something with it.
+func sourceCommand(cmd *cobra.Command, do func(*cobra.Command, *jobs.Store, jobs.StoredSource, bool) error) *cobra.Command {
 	var name sourceName
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "show NAME --provider P | show ID",
-		Short: "Show one source",
-		Args:  atMost(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := name.read(args); err != nil {
+	cmd.Args = atMost(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := name.read(args); err != nil {
+			return err
+		}
+		return withStore(cmd, keyUnused, func(ctx context.Context, store *jobs.Store) error {
+			s, err := name.find(ctx, store)
+			if err != nil {
 				return err
 			}
-			return withStore(cmd, keyUnused, func(ctx context.Context, store *jobs.Store) error {
-				s, err := name.find(ctx, store)
-				if err != nil {
-					return err
-				}
-				return printSource(cmd, s, asJSON)
-			})
-		},
+			return do(cmd, store, s, asJSON)
+		})
 	}
 	name.add(cmd)
 	addJSONFlag(cmd, &asJSON)
@@ -209,37 +229,5 @@ func sourcesSetSecretCommand() *cobra.Command {
 	}
 	name.add(cmd)
 	flags.add(cmd)
-	return cmd
-}
-
-func sourcesRemoveCommand() *cobra.Command {
-	var name sourceName
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "remove NAME --provider P | remove ID",
-		Short: "Remove a source that has no active jobs, and its secrets",
-		Args:  atMost(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := name.read(args); err != nil {
-				return err
-			}
-			return withStore(cmd, keyUnused, func(ctx context.Context, store *jobs.Store) error {
-				s, err := name.find(ctx, store)
-				if err != nil {
-					return err
-				}
-				if err := store.RemoveSource(ctx, s.Provider, s.Name); err != nil {
-					return err
-				}
-				if asJSON {
-					return printJSON(cmd, map[string]any{"id": s.ID, "name": s.Name, "provider": s.Provider, "removed": true})
-				}
-				fmt.Fprintf(cmd.ErrOrStderr(), "removed the %s source %s\n", s.Provider, s.Name)
-				return nil
-			})
-		},
-	}
-	name.add(cmd)
-	addJSONFlag(cmd, &asJSON)
 	return cmd
 }

@@ -16,7 +16,7 @@ var (
 
 func (h Header) valid() bool { return headerName.MatchString(h[0]) && headerText.MatchString(h[1]) }
 
-// Check says everything that is wrong with a capture: nil when it can be written and replayed.
+// Check returns everything that is wrong with a capture; nil if it can be written and replayed.
 func (c *Capture) Check() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -71,7 +71,7 @@ func (c *Capture) checkTarget() []error {
 	base := "/webhooks/" + c.Provider + "/"
 	switch {
 	case c.Sign.Mode == Kept && strings.HasPrefix(path, "/"):
-		return nil // whatever was called
+		return nil // a diagnosis may have called any URL
 	case !strings.HasPrefix(path, base) || strings.ContainsAny(c.Target, " #\r\n\t"):
 		return []error{fmt.Errorf("target: %.120q does not begin with %s", c.Target, base)}
 	case strings.HasSuffix(path, SourceMark) && (c.Source == nil || path != base+"sources/"+SourceMark):
@@ -162,7 +162,7 @@ func (r *Result) check(of string) []error {
 	return errs
 }
 
-// Cast is everybody whom some captures need, once each, in the order in which they are first named.
+// Cast holds the sources and jobs that some captures need, once each, in the order in which they are first named.
 type Cast struct {
 	Sources []CastMember
 	Jobs    []CastMember
@@ -172,11 +172,12 @@ type Cast struct {
 type CastMember struct {
 	Party
 	Provider string
-	Source   string // of a job: the logical name of its source; empty: it has a secret of its own
-	Secret   string // of what is recorded
+	Source   string // of a job: the logical name of its source; empty if it has its own secret
+	Secret   string // of a recorded capture
 }
 
-// Parties lists whom the captures need. The error says where two of them give one name to two.
+// Parties returns the sources and jobs that the captures need. The error says where captures use one name for
+// different ones.
 func Parties(list []*Capture) (Cast, error) {
 	var cast Cast
 	var errs []error

@@ -7,8 +7,8 @@ import (
 	"webhook-gateway/internal/safetext"
 )
 
-// Curl returns a shell command that sends the capture in folder dir with curl. What is signed anew is signed
-// by gateway sign, whose headers curl reads; the command holds no signature and no secret.
+// Curl returns a shell command that sends the capture in folder dir with curl. For a signature, curl reads the
+// headers from gateway sign; the command contains no signature and no secret.
 func (c *Capture) Curl(dir, base, path string) (string, error) {
 	if c.Sign.Mode == Kept || c.Sign.Mode == Recorded {
 		return "", fmt.Errorf("capture %s: %w", c.Name, ErrNotReplayed)

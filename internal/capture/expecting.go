@@ -22,7 +22,7 @@ func (c *Capture) Plain() ([]byte, error) {
 	return plain, nil
 }
 
-// Deliveries reads the body as the vendor's parser does: none when it is malformed.
+// Deliveries parses the body as the vendor's code does; nil if it is malformed.
 func (c *Capture) Deliveries(p providers.Provider) []providers.Delivery {
 	plain, err := c.Plain()
 	if err != nil {
@@ -35,9 +35,8 @@ func (c *Capture) Deliveries(p providers.Provider) []providers.Delivery {
 	return deliveries
 }
 
-// ExpectItems is what to expect of a request's deliveries at a gateway that has not seen them: each is
-// kept, and is a duplicate from then on if the vendor gives it an id; or it is dropped for its reason, every
-// time.
+// ExpectItems returns what to expect of a request's deliveries at a gateway that has not received them. Each is kept,
+// and later a duplicate if the vendor gives it an id; or it is dropped for its reason every time.
 func ExpectItems(items []providers.Item) Expect {
 	once := Result{Status: http.StatusOK, Outcomes: Outcomes{}}
 	again := Result{Status: http.StatusOK, Outcomes: Outcomes{}}
@@ -67,13 +66,13 @@ func ExpectItems(items []providers.Item) Expect {
 		}
 	}
 	if len(e.Stored) != once.Rows {
-		e.Stored = nil // what cannot be stored as it is, is written in another way
+		e.Stored = nil // a text that cannot be stored unchanged is stored in another form
 	}
 	e.Once, e.Again = once, &again
 	return e
 }
 
-// ExpectHandshake is what to expect of a request that is answered and not kept.
+// ExpectHandshake returns what to expect of a request that is answered and not kept.
 func ExpectHandshake(answer string) Expect {
 	once := Result{Status: http.StatusOK, Answer: answer, Outcomes: Outcomes{Handshake: 1}}
 	again := once

@@ -10,7 +10,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-// ErrSignature refuses to scrub a capture that carries a signature: it would not fit any more.
+// ErrSignature says that a capture with a signature cannot be scrubbed: the signature would no longer fit.
 var ErrSignature = errors.New("it has a signature of its body, and scrubbing changes the body: import it without --keep-signature")
 
 // ScrubAll scrubs the captures, as Scrub does, unless one of them carries a signature.
@@ -23,8 +23,9 @@ func ScrubAll(list []*Capture, vendors map[string]providers.Provider) (kept []st
 	return Scrub(list, vendors)
 }
 
-// WriteAll writes the captures below a folder, which is made if it is missing, and sets their Dir. Folders are named for
-// the captures; of scrubbed ones, whose names may tell what was scrubbed, for provider, type and number.
+// WriteAll writes the captures below a folder, which it makes if needed, and sets their Dir. Folders get the
+// captures' names. Scrubbed captures, whose names may reveal what was scrubbed, get names of provider, type and
+// number.
 func WriteAll(out string, list []*Capture, vendors map[string]providers.Provider, privacy Privacy) error {
 	if err := os.MkdirAll(out, 0o700); err != nil {
 		return fmt.Errorf("make --out: %w", err)
@@ -46,7 +47,7 @@ func WriteAll(out string, list []*Capture, vendors map[string]providers.Provider
 	return nil
 }
 
-// Type is the type of a capture's first delivery; "capture" when it has none.
+// Type returns the type of a capture's first delivery; "capture" if it has none.
 func (c *Capture) Type(vendors map[string]providers.Provider) string {
 	for _, d := range c.Deliveries(vendors[c.Provider]) {
 		return d.Type

@@ -14,15 +14,15 @@ import (
 	"webhook-gateway/providers"
 )
 
-// What an archive may hold at most. Its other entries, however many, take no memory.
+// The most that an archive may contain. Its other entries need no memory.
 const (
 	maxMessages = 10_000   // POST requests
 	maxHeads    = 32 << 20 // bytes of their headers
 	maxHeaders  = 500      // of a request
 )
 
-// harEntry is as much of an archive's entry as tells of its request. The format knows bodies as text alone; encoding
-// is what some tools add for bytes.
+// harEntry holds the parts of an archive's entry that describe the request. HAR stores bodies only as text; some
+// tools add an encoding for bytes.
 type harEntry struct {
 	StartedDateTime string
 	Request         struct {
@@ -41,10 +41,9 @@ var (
 	errManyPOST = fmt.Errorf("read the HAR file: it holds more than %d POST requests, or %d MiB of their headers; split it", maxMessages, maxHeads>>20)
 )
 
-// ReadHAR reads the POST requests of an HTTP archive, in its order, one entry after the other. HAR keeps a body as
-// text: one that is compressed or no text, unless the tool wrote it in base64, and one whose length is not the
-// recorded one, is an error that names its entry. Captures made of HAR are not byte-exact by nature, only by this
-// check.
+// ReadHAR reads the POST requests of an HTTP archive in order, one entry at a time. HAR stores a body as text. A body
+// that is compressed or not text (unless in base64), or whose length differs from the recorded one, is an error that
+// names its entry. Only this check makes captures from HAR byte-exact.
 func ReadHAR(in io.Reader) ([]*Message, error) {
 	var list []*Message
 	var errs []error
@@ -72,7 +71,7 @@ func ReadHAR(in io.Reader) ([]*Message, error) {
 		if _, err = dec.Token(); errors.Is(err, io.EOF) {
 			err = nil
 		} else if err == nil {
-			err = errNoHAR // something stands behind it
+			err = errNoHAR // something follows the document
 		}
 	}
 	switch {
@@ -92,7 +91,7 @@ func ReadHAR(in io.Reader) ([]*Message, error) {
 	return list, nil
 }
 
-// isJSON reports whether an error is about what was read, and not about reading it.
+// isJSON reports whether an error is about the content, and not about reading it.
 func isJSON(err error) bool {
 	var syntax *json.SyntaxError
 	var wrong *json.UnmarshalTypeError
@@ -100,7 +99,7 @@ func isJSON(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// eachEntry walks to log.entries, and has each entry decoded, counted from 1.
+// eachEntry goes to log.entries, and calls decode for each entry, counted from 1.
 func eachEntry(dec *json.Decoder, decode func(n int) error) error {
 	n := 0
 	return members(dec, "log", func() error {
@@ -120,7 +119,7 @@ func eachEntry(dec *json.Decoder, decode func(n int) error) error {
 	})
 }
 
-// members reads an object to its end, and has the members of a name decoded. The others are skipped.
+// members reads an object to its end, and calls decode for the members of that name. It skips the others.
 func members(dec *json.Decoder, name string, decode func() error) error {
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return orNoHAR(err)
@@ -143,7 +142,7 @@ func members(dec *json.Decoder, name string, decode func() error) error {
 	return err
 }
 
-// orNoHAR is the decoder's error, or else that the form is another.
+// orNoHAR returns the decoder's error, or errNoHAR if it has none.
 func orNoHAR(err error) error {
 	if err != nil {
 		return err
@@ -151,7 +150,7 @@ func orNoHAR(err error) error {
 	return errNoHAR
 }
 
-// message makes a message of a POST request.
+// message turns a POST request into a message.
 func (e *harEntry) message() (*Message, error) {
 	m := &Message{Method: e.Request.Method}
 	m.At, _ = time.Parse(time.RFC3339Nano, e.StartedDateTime)
@@ -174,8 +173,8 @@ func (e *harEntry) message() (*Message, error) {
 	return m, nil
 }
 
-// harHeaders reads a request's headers, without those that are HTTP/2's own. Their text is bounded before it is taken
-// apart: a few bytes of it become a header of many.
+// harHeaders reads a request's headers, without HTTP/2's own. It bounds their text before it parses it: a few bytes
+// of text become a much larger header.
 func harHeaders(raw json.RawMessage) ([]Header, error) {
 	var all []struct{ Name, Value string }
 	if len(raw) > maxHead {
@@ -196,7 +195,7 @@ func harHeaders(raw json.RawMessage) ([]Header, error) {
 	return list, nil
 }
 
-// hasElements reports whether a JSON value is a list of something.
+// hasElements reports whether a JSON value is a list with elements.
 func hasElements(list json.RawMessage) bool {
 	inner, isList := bytes.CutPrefix(bytes.TrimSpace(list), []byte("["))
 	return isList && !bytes.HasPrefix(bytes.TrimSpace(inner), []byte("]"))

@@ -10,22 +10,21 @@ import (
 	"webhook-gateway/providers"
 )
 
-// ordinary are the headers that a capture may keep whatever the vendor: they say what the body is.
+// ordinary matches the headers that a capture may keep for any vendor: they describe the body.
 var ordinary = regexp.MustCompile(`(?i)^(content-type|content-encoding|content-language|user-agent|accept|accept-encoding|accept-charset)$`)
 
-// credential finds the headers that must not lie about, by the words that such names are made of. It is
-// broad on purpose: a header that is not kept is missed by nobody.
+// credential matches the headers that must not be kept, by the words in such names. It is broad on purpose: losing a
+// header does no harm.
 var credential = regexp.MustCompile(`(?i)signature|authoriz|authentic|cookie|token|secret|password|credential|api-?key|session|request-timestamp|csrf|jwt|hmac|digest`)
 
-// Carries reports whether a header of that name carries a signature or what belongs to one, a credential
-// or a cookie.
+// Carries reports whether a header of that name carries a signature or a part of one, a credential or a cookie.
 func Carries(name string) bool { return credential.MatchString(name) }
 
-// Keep returns the headers, in their order, that a capture keeps: the ordinary ones and those of the
-// vendor's allow list. Nothing else does: no cookie, credential, address or name of a proxy.
+// Keep returns the headers, in their order, that a capture keeps: only the ordinary ones and those of the vendor's
+// allow list.
 func Keep(headers []Header, p providers.Provider) []Header { return keep(headers, p, nil) }
 
-// KeepSigned is Keep for a diagnosis: the headers that the vendor signs with stay too.
+// KeepSigned is Keep for a diagnosis: it also keeps the headers that the vendor signs with.
 func KeepSigned(headers []Header, p providers.Provider) []Header {
 	return keep(headers, p, providers.SigningHeaders(p))
 }
@@ -45,7 +44,7 @@ func among(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
-// HeadersOf lists what net/http has read, sorted: it has lost the order.
+// HeadersOf returns headers from net/http, sorted: net/http does not keep their order.
 func HeadersOf(h http.Header) []Header {
 	names := make([]string, 0, len(h))
 	for name := range h {
@@ -61,7 +60,7 @@ func HeadersOf(h http.Header) []Header {
 	return list
 }
 
-// Value returns the value of the first header of that name, whatever its letter case.
+// Value returns the value of the first header of that name, in any letter case.
 func (c *Capture) Value(name string) string {
 	for _, h := range c.Headers {
 		if strings.EqualFold(h[0], name) {
@@ -71,7 +70,7 @@ func (c *Capture) Value(name string) string {
 	return ""
 }
 
-// HTTPHeader is the headers as net/http has them.
+// HTTPHeader returns the headers in net/http's form.
 func (c *Capture) HTTPHeader() http.Header {
 	header := make(http.Header, len(c.Headers))
 	for _, h := range c.Headers {
@@ -80,8 +79,8 @@ func (c *Capture) HTTPHeader() http.Header {
 	return header
 }
 
-// StoredHeaders reads headers as the inbox and the drops store them. Only the gateway writes them: a text that cannot be
-// read is returned as it is.
+// StoredHeaders reads headers from the inbox or the drops, where only the gateway writes them. A text that cannot be
+// parsed is returned as it is.
 func StoredHeaders(text string) []Header {
 	var list []Header
 	if err := json.Unmarshal([]byte(text), &list); err != nil {

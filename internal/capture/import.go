@@ -17,21 +17,22 @@ import (
 	"webhook-gateway/providers"
 )
 
-// What is read of a file to import. A gateway takes no body of more than 64 MiB; an archive is read entry by entry.
+// The most that is read of a file to import. A gateway accepts no body over 64 MiB; an archive is read entry by
+// entry.
 const (
 	maxRaw     = 66 << 20
 	maxArchive = 256 << 20
 )
 
 var (
-	// ErrTooLarge refuses a file to import.
+	// ErrTooLarge says that a file is too large to import.
 	ErrTooLarge = errors.New("is larger than")
-	// ErrNoParty refuses a message that names neither a source nor a job.
+	// ErrNoParty says that a message names neither a source nor a job.
 	ErrNoParty = errors.New("names no source and no job of a gateway: name the one that it was for with --source or --job")
 )
 
-// ReadMessages reads one raw HTTP/1.1 message, or the POST requests of a HAR file. The format is raw, har, or empty: then
-// the content tells.
+// ReadMessages reads one raw HTTP/1.1 message, or the POST requests of a HAR file. The format is raw, har, or empty
+// to detect it from the content.
 func ReadMessages(in io.Reader, format string) ([]*Message, error) {
 	buffered := bufio.NewReaderSize(in, 64<<10)
 	if bom, err := buffered.Peek(3); err == nil && string(bom) == "\ufeff" {
@@ -63,14 +64,14 @@ func ReadMessages(in io.Reader, format string) ([]*Message, error) {
 	return []*Message{m}, nil
 }
 
-// Import makes captures of messages that no gateway captured. Where Source and Job are nil, the message's URL names one.
+// Import turns messages from elsewhere into captures. Without Source and Job, the message's URL names one.
 type Import struct {
 	Origin
-	ReceivedAt time.Time // zero: the message tells, or else it is now
+	ReceivedAt time.Time // zero: the time in the message, or else now
 }
 
-// Capture makes a capture of a message. Unless the signature is kept, it can be replayed, or the error says why not;
-// ErrNoParty where neither the import nor the URL names a source or a job.
+// Capture turns a message into a capture. Unless it keeps the signature, the capture can be replayed, or else the
+// error says why not; the error is ErrNoParty if neither the import nor the URL names a source or a job.
 func (i Import) Capture(m *Message) (*Capture, error) {
 	origin, p := i.Origin, i.Vendor
 	if origin.Source == nil && origin.Job == nil {
@@ -107,7 +108,7 @@ func (i Import) Capture(m *Message) (*Capture, error) {
 	return c, c.Check()
 }
 
-// partiesOf is the source or the job that a gateway's URL names.
+// partiesOf returns the source or the job that a gateway's URL names.
 func partiesOf(provider, target string) (source, job *Party) {
 	path, _, _ := strings.Cut(target, "?")
 	rest, ours := strings.CutPrefix(strings.TrimSuffix(path, "/"), "/webhooks/"+provider+"/")
@@ -123,7 +124,7 @@ func partiesOf(provider, target string) (source, job *Party) {
 	return nil, nil
 }
 
-// SignedAt is when a message says it was signed, or else now.
+// SignedAt returns the signed time of a message, or else the present time.
 func SignedAt(m *Message, p providers.Provider) time.Time {
 	signing := providers.SigningHeaders(p)
 	for _, h := range m.Headers {

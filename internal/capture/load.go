@@ -16,30 +16,30 @@ import (
 	"webhook-gateway/internal/files"
 )
 
-// What is read at most. A gateway takes no larger body.
+// The most that is read. A gateway accepts no larger body.
 const (
 	maxDescription = 1 << 20
 	maxBody        = 64 << 20
-	maxProblems    = 20 // that are told of one call
+	maxProblems    = 20 // reported by one call
 
 	maxCaptures     = 20_000    // in memory at once
 	maxCaptureBytes = 256 << 20 // of their files
 )
 
-// ErrNone says that a folder holds no capture.
+// ErrNone says that a folder contains no capture.
 var ErrNone = errors.New("no captures")
 
-// Load reads the capture in a folder. The error joins everything that is wrong with it: a description that
-// says more or less than the format, a body that is not the one described, a file that does not belong.
+// Load reads the capture in a folder. The error joins everything that is wrong with it: a description that does not
+// match the format, a body that does not match the description, an unknown file.
 func Load(dir string) (*Capture, error) { return new(loader).load(dir) }
 
-// loader loads captures and bounds what they take together.
+// loader loads captures and bounds their total size.
 type loader struct {
 	captures int
 	bytes    int64
 }
 
-// errTooMany is the end of a loader.
+// errTooMany ends a loader.
 var errTooMany = fmt.Errorf("more than %d captures, or %d MiB of them, at once; name fewer", maxCaptures, maxCaptureBytes>>20)
 
 func (l *loader) load(dir string) (*Capture, error) {
@@ -83,7 +83,7 @@ func described(dir string, text []byte) (*Capture, error) {
 	return c, nil
 }
 
-// joinFew joins errors, the first of them: a hostile file has any number.
+// joinFew joins the first errors: a hostile file may have any number.
 func joinFew(errs []error) error {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if more := len(errs) - maxProblems; more > 0 {
@@ -92,7 +92,7 @@ func joinFew(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// decode reads exactly one YAML document, whose every key must be known.
+// decode reads exactly one YAML document, and refuses unknown keys.
 func decode(text []byte, into any) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
@@ -108,7 +108,7 @@ func decode(text []byte, into any) error {
 	return nil
 }
 
-// readBody reads the file that the description names. Names are closed, so none leads out of the folder.
+// readBody reads the file that the description names. Only fixed names are allowed, so none leads out of the folder.
 func (c *Capture) readBody(dir string) error {
 	if c.Body == nil {
 		return nil
@@ -128,7 +128,7 @@ func (c *Capture) readBody(dir string) error {
 	return nil
 }
 
-// strangers are files that the description does not tell of.
+// strangers returns errors for files that the description does not mention.
 func (c *Capture) strangers(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -143,9 +143,9 @@ func (c *Capture) strangers(dir string) error {
 	return joinFew(errs)
 }
 
-// LoadAll reads every capture in and below the paths, in the order of their names. A capture's Name is its
-// folder's path below the one given; of a path that is a capture's folder itself, its last part. The error
-// joins what is wrong with any of them; it is ErrNone when there are none.
+// LoadAll reads every capture in and below the paths, in the order of their names. A capture's Name is its folder's
+// path below the given one; if the given path is a capture's folder, its last element. The error joins everything
+// that is wrong; it is ErrNone if there are no captures.
 func LoadAll(paths ...string) ([]*Capture, error) {
 	var list []*Capture
 	var errs []error
@@ -188,7 +188,7 @@ func folders(root string) ([]string, error) {
 		case err != nil:
 			return err
 		case d.IsDir() && path != root && strings.HasPrefix(d.Name(), "."):
-			return filepath.SkipDir // one that is being written
+			return filepath.SkipDir // a capture that is being written
 		case !d.IsDir() && d.Name() == File:
 			dirs = append(dirs, filepath.Dir(path))
 		}

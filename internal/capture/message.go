@@ -13,25 +13,24 @@ import (
 	"time"
 )
 
-// Message is a request as it was recorded somewhere: nothing is taken out of it and nothing is known of
-// whom it was for.
+// Message is a request as it was recorded: nothing is removed from it, and its source or job is not known.
 type Message struct {
 	Method  string
 	Target  string // path and query
 	Host    string
 	Headers []Header
-	// Exact tells that the order and the letter case of the headers are those of the wire.
+	// Exact says that the order and the letter case of the headers are those of the wire.
 	Exact bool
 	Body  []byte
-	At    time.Time // zero: the recording does not tell
+	At    time.Time // zero: not recorded
 }
 
 // maxHead bounds the lines of a message before its body.
 const maxHead = 256 << 10
 
-// ReadMessage reads one raw HTTP/1.1 request: the request line, the headers with LF or CRLF behind them, an
-// empty line, and then the body to its last byte. Chunks are joined; a content encoding stays. A body of
-// another length than Content-Length says is an error: an editor that adds a newline changes what was signed.
+// ReadMessage reads one raw HTTP/1.1 request: the request line, the headers ended by LF or CRLF, an empty line, and
+// then the body to its last byte. Chunks are joined; a content encoding stays. A body whose length differs from
+// Content-Length is an error: an editor that adds a newline changes what was signed.
 func ReadMessage(raw []byte) (*Message, error) {
 	m, err := readMessage(raw)
 	if err != nil {
@@ -52,7 +51,7 @@ func readMessage(raw []byte) (*Message, error) {
 		return nil, errors.New("its first line is not METHOD PATH HTTP/1.1")
 	}
 	m := &Message{Method: parts[0], Target: parts[1], Exact: true}
-	if u, err := url.Parse(parts[1]); err == nil && u.Host != "" { // as it is sent to a proxy
+	if u, err := url.Parse(parts[1]); err == nil && u.Host != "" { // the form for a proxy
 		m.Target, m.Host = u.RequestURI(), u.Host
 	}
 	for {

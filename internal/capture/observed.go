@@ -11,7 +11,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-// capture makes a capture of what was observed.
+// capture turns an observation into a capture.
 func (r *Recorder) capture(o providers.Observation) (*Capture, error) {
 	m := &Message{Method: http.MethodPost, Target: o.URI, Headers: HeadersOf(o.Header), Body: o.Body, At: o.ReceivedAt}
 	origin := Origin{Vendor: r.vendors[o.Provider]}
@@ -43,9 +43,9 @@ func (r *Recorder) capture(o providers.Observation) (*Capture, error) {
 	deliveries := c.Deliveries(origin.Vendor)
 	for i := range items {
 		if len(deliveries) == len(items) {
-			items[i].Delivery = deliveries[i] // of the body as it is captured: a token may be gone, and with it a fingerprint
+			items[i].Delivery = deliveries[i] // of the captured body: without its token it may have another fingerprint
 		}
-		// A duplicate and a mismatch are so by what came before them; alone it is kept.
+		// A duplicate or a mismatch depends on what came before. On its own the delivery is kept.
 		if r := items[i].Reason; r == drops.Duplicate || r == drops.HashMismatch {
 			items[i].Reason = ""
 		}
@@ -54,7 +54,7 @@ func (r *Recorder) capture(o providers.Observation) (*Capture, error) {
 	return c, nil
 }
 
-// parties are the source and the job that a verified request needs to be received so again.
+// parties returns the source and the job that a verified request needs to be received in the same way.
 func (r *Recorder) parties(o providers.Observation) (source, job *Party, err error) {
 	known := r.directory.Current()
 	found := uuid.Nil
@@ -83,7 +83,7 @@ func (r *Recorder) parties(o providers.Observation) (source, job *Party, err err
 	return source, job, nil
 }
 
-// targeted are the parties that a refused request called by name, as far as they are there.
+// targeted returns the source or job that a refused request named, if it exists.
 func (r *Recorder) targeted(o providers.Observation) (source, job *Party) {
 	known := r.directory.Current()
 	if j, ok := known.Job(o.Provider, o.Target.Job); ok {

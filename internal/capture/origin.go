@@ -14,26 +14,27 @@ import (
 	"webhook-gateway/providers"
 )
 
-// What a capture says was taken out of it.
+// What Scrubbed may list.
 const (
-	scrubbedHeaders = "headers" // signatures, cookies, credentials, and whatever is no vendor's
-	scrubbedQuery   = "query"   // values of parameters that are called like credentials
+	scrubbedHeaders = "headers" // signatures, cookies, credentials, and all headers that are not the vendor's
+	scrubbedQuery   = "query"   // values of parameters with names of credentials
 	scrubbedToken   = "token"   // verification tokens in the body, and credentials
 	scrubbedTexts   = "texts"   // every text of the body
 )
 
-// Origin is what is known of where a message comes from, besides what it says.
+// Origin is what is known about a message's origin besides the message.
 type Origin struct {
 	Vendor providers.Provider
 	Source *Party
 	Job    *Party
-	// KeepSignature makes a capture for a diagnosis: signature and body stay as they came, also a token in it.
+	// KeepSignature makes a capture for a diagnosis: signature and body stay unchanged, including a token in the
+	// body.
 	KeepSignature bool
 	// KeepToken leaves verification tokens in the body.
 	KeepToken bool
 }
 
-// Capture makes a capture of a message. What it expects is yet to be filled in; see ExpectItems.
+// Capture turns a message into a capture without expectations; see ExpectItems.
 func (o Origin) Capture(m *Message) (*Capture, error) {
 	c := &Capture{
 		Format: Format, Provider: o.Vendor.Name(), Source: o.Source, Job: o.Job,
@@ -72,7 +73,7 @@ func (c *Capture) noteIf(done bool, what string) {
 	}
 }
 
-// target puts a mark into a path where the party that it names is known.
+// target puts a mark into a path if the party that it names is known.
 func (o Origin) target(target string) string {
 	path, query, asked := strings.Cut(target, "?")
 	base, named := "/webhooks/"+o.Vendor.Name()+"/", strings.TrimSuffix(path, "/")
@@ -88,7 +89,7 @@ func (o Origin) target(target string) string {
 	return path
 }
 
-// cleanQuery overwrites the values of parameters that are called like credentials.
+// cleanQuery overwrites the values of parameters with names of credentials.
 func (c *Capture) cleanQuery() (cleaned bool) {
 	path, query, asked := strings.Cut(c.Target, "?")
 	if !asked {
@@ -107,7 +108,7 @@ func (c *Capture) cleanQuery() (cleaned bool) {
 	return cleaned
 }
 
-// PartyOf is a source as captures name it.
+// PartyOf returns a source or job as captures name it.
 func PartyOf(name string, pins []jobs.Identity, fallback bool) *Party {
 	p := &Party{Name: name, Fallback: fallback}
 	for _, pin := range pins {
@@ -119,8 +120,8 @@ func PartyOf(name string, pins []jobs.Identity, fallback bool) *Party {
 	return p
 }
 
-// Describe fills in what to expect of a capture whose job is registered as the capture says, from the body
-// alone. Parties that are not known yet are named after what the body names.
+// Describe fills in what to expect of a capture whose job is registered as the capture says, from the body alone. It
+// names unknown parties after the identities in the body.
 func (c *Capture) Describe(p providers.Provider) {
 	if h, ok := p.(providers.Handshaker); ok {
 		if answer, ok := h.Handshake(c.Value("Content-Type"), c.Content); ok {
@@ -142,8 +143,8 @@ func (c *Capture) Describe(p providers.Provider) {
 	c.Expect = ExpectItems(items)
 }
 
-// Pin fills in the identities that the body names: the tenant's for a job without any, the application's
-// for a source without any.
+// Pin fills in the identities that the body names: the tenant for a job without pins, the application for a source
+// without pins.
 func (c *Capture) Pin(p providers.Provider) {
 	deliveries := c.Deliveries(p)
 	if len(deliveries) == 0 {
@@ -155,7 +156,7 @@ func (c *Capture) Pin(p providers.Provider) {
 	}
 	sampler, ok := p.(providers.Sampler)
 	if !ok {
-		return // how the vendor calls its applications is not known
+		return // the vendor's name for its applications is not known
 	}
 	for _, named := range d.Named {
 		if c.Source != nil && len(c.Source.Pins) == 0 && named.Name == sampler.Samples().Application.Name {
@@ -164,8 +165,8 @@ func (c *Capture) Pin(p providers.Provider) {
 	}
 }
 
-// Scrub replaces every text in the captures and in what they say of their parties, so that what was linked
-// stays linked. It returns what was kept as words of the protocol.
+// Scrub replaces every text in the captures and in their descriptions of parties, so that what was linked stays
+// linked. It returns the words of the protocol that it kept.
 func Scrub(list []*Capture, vendors map[string]providers.Provider) (kept []string, err error) {
 	s := scrub.New()
 	words := func(c *Capture) (w scrub.Words) {
@@ -197,7 +198,7 @@ func Scrub(list []*Capture, vendors map[string]providers.Provider) (kept []strin
 		if p, ok := vendors[c.Provider]; ok && c.Method == http.MethodPost {
 			once := c.Expect.Once
 			c.Describe(p)
-			if once.Outcomes[Accepted]+once.Outcomes[Handshake] == 0 { // a drop stays the drop it was
+			if once.Outcomes[Accepted]+once.Outcomes[Handshake] == 0 { // a drop stays the same drop
 				c.Expect = Expect{Once: once}
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"webhook-gateway/drops"
 )
 
-// Outcomes counts what became of deliveries, and of requests that have none: handshakes and rejections.
+// Outcomes counts the outcomes of deliveries, and of requests without deliveries: handshakes and rejections.
 type Outcomes map[string]int
 
 // The outcomes besides the reasons to drop a delivery and those to reject a request.
@@ -17,12 +17,12 @@ const (
 	Handshake = "handshake"
 )
 
-// Rejections lists why a request may be refused, as the metric of rejected requests names it.
+// Rejections lists the reasons to refuse a request, as the metric of rejected requests names them.
 func Rejections() []string {
 	return []string{"unsigned", "mismatch", "stale", "too_large", "slow", "no_secret", "unconfirmed", "overloaded"}
 }
 
-// outcomeNames are all that Outcomes may count.
+// outcomeNames lists everything that Outcomes may count.
 func outcomeNames() []string {
 	names := []string{Accepted, Handshake}
 	for _, reason := range drops.Reasons() {
@@ -31,7 +31,7 @@ func outcomeNames() []string {
 	return append(names, Rejections()...)
 }
 
-// Total is how many there are.
+// Total returns the sum of all counts.
 func (o Outcomes) Total() int {
 	n := 0
 	for _, count := range o {
@@ -57,7 +57,7 @@ func (o Outcomes) Plus(other Outcomes, n int) Outcomes {
 	return sum
 }
 
-// String lists them, in the order in which they are documented.
+// String lists the counts, in the documented order.
 func (o Outcomes) String() string {
 	var texts []string
 	for _, name := range outcomeNames() {
@@ -71,7 +71,7 @@ func (o Outcomes) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// check says which of them there are not.
+// check returns an error for each outcome that does not exist.
 func (o Outcomes) check(of string) []error {
 	var errs []error
 	for name, count := range o {
@@ -88,8 +88,8 @@ func (o Outcomes) check(of string) []error {
 	return errs
 }
 
-// After is what is expected of sending the capture n times to a gateway that has not seen it. It is what
-// Once says, and then what Again says; where Again says nothing, it is Once over and over.
+// After returns what to expect of sending the capture n times to a gateway that has not received it: Once, then Again
+// for the rest, or Once each time if Again is nil.
 func (e Expect) After(n int) Result {
 	again := e.Once
 	if e.Again != nil {

@@ -9,14 +9,14 @@ import (
 
 // Plan says how captures are sent.
 type Plan struct {
-	Times       int     // each, one after the other unless shuffled
+	Times       int     // of each capture, one after the other unless shuffled
 	Concurrency int     // senders at once
-	Rate        float64 // sendings begun a second, of all senders together; 0: as fast as answers come
+	Rate        float64 // requests begun a second by all senders together; 0: as fast as answers come
 	Shuffle     bool
 	Seed        uint64 // of the shuffle
 }
 
-// Order lists the sendings of n captures by number.
+// Order returns the requests of n captures in order, as the captures' numbers.
 func (p Plan) Order(n int) []int {
 	order := make([]int, 0, n*p.Times)
 	for i := range n {
@@ -31,8 +31,8 @@ func (p Plan) Order(n int) []int {
 	return order
 }
 
-// Run calls send once for each sending of n captures, from at most Concurrency goroutines, in the order of
-// Order, and returns when all have ended. When ctx ends it begins no more.
+// Run calls send once for each request of n captures, from at most Concurrency goroutines, in the order of Order, and
+// returns when all have ended. When ctx ends it begins no more.
 func (p Plan) Run(ctx context.Context, n int, send func(capture int)) {
 	work := make(chan int)
 	var senders sync.WaitGroup
@@ -54,7 +54,7 @@ func (p Plan) Run(ctx context.Context, n int, send func(capture int)) {
 	senders.Wait()
 }
 
-// wait waits for the turn of a sending. It reports whether ctx still goes on.
+// wait waits until a request is due. It returns false if ctx has ended.
 func (p Plan) wait(ctx context.Context, began time.Time, sent int) bool {
 	if p.Rate <= 0 {
 		return ctx.Err() == nil

@@ -17,8 +17,8 @@ import (
 	"webhook-gateway/providers"
 )
 
-// What is kept of refused requests, a provider. Anybody can make a gateway refuse: few, soon forgotten, and
-// no more than a trickle of them.
+// What is kept of refused requests, for each provider. Anybody can make a gateway refuse: keep few, briefly, and at a
+// low rate.
 const (
 	refusedFiles   = 50
 	refusedBytes   = 16 << 20
@@ -26,29 +26,29 @@ const (
 	refusedFor     = time.Hour
 )
 
-// How much may wait to be written. What comes while the disk does not keep up is not captured.
+// How much may wait to be written. While the disk is too slow, further requests are not captured.
 const (
 	maxWaiting      = 256
 	maxWaitingBytes = 32 << 20
 )
 
-// Directory holds the sources and jobs that requests were for.
+// Directory holds the sources and jobs that requests name.
 type Directory interface {
 	Current() *jobs.Snapshot
 }
 
-// Options say what a Recorder keeps, and where. An empty folder turns its half off.
+// Options say what a Recorder keeps, and where. An empty folder turns off its half.
 type Options struct {
-	Folder  string // of verified requests
-	Files   int    // how many of them, a provider
-	Bytes   int64  // and their bodies' bytes
-	Refused string // of refused requests
+	Folder  string // for verified requests
+	Files   int    // how many, for each provider
+	Bytes   int64  // bytes of their bodies, for each provider
+	Refused string // for refused requests
 	Vendors []providers.Provider
 	Log     *slog.Logger
 }
 
-// Recorder writes captures of what a gateway receives. It is the gateway's observer: a request never waits
-// for it and never fails for it; what it cannot write is not captured. Folders are the owner's alone.
+// Recorder writes captures of what a gateway receives. It is the gateway's observer: a request never waits for it and
+// never fails because of it; what it cannot write is not captured. Only the owner can read the folders.
 type Recorder struct {
 	options   Options
 	vendors   map[string]providers.Provider
@@ -64,12 +64,12 @@ type Recorder struct {
 	finished chan struct{}
 }
 
-// shelf is what a provider's folder holds.
+// shelf counts a provider's folder.
 type shelf struct {
-	files int
-	bytes int64
-	told  bool // that there is no more room
-	full  bool // not even for a small one; guarded by the recorder's lock
+	files  int
+	bytes  int64
+	warned bool // that there is no more room
+	full   bool // not even for a small one; guarded by the recorder's lock
 }
 
 type minute struct {
@@ -110,7 +110,7 @@ func NewRecorder(options Options, directory Directory) (*Recorder, error) {
 	return r, nil
 }
 
-// measure counts what a folder holds already.
+// measure counts the captures that a folder contains already.
 func measure(folder string) (*shelf, error) {
 	s := &shelf{}
 	err := filepath.WalkDir(folder, func(_ string, d fs.DirEntry, err error) error {
@@ -169,7 +169,7 @@ func (r *Recorder) wants(o providers.Observation) bool {
 	return m.n <= refusedAMinute
 }
 
-// Stop writes what waits and returns when all is written.
+// Stop writes what is waiting, and returns when everything is written.
 func (r *Recorder) Stop() {
 	r.mu.Lock()
 	if !r.stopped {
@@ -207,7 +207,7 @@ func (r *Recorder) take() []providers.Observation {
 	return taken
 }
 
-// record writes one capture, or says why not. What it says quotes nothing of the request.
+// record writes one capture, or logs why not. The log quotes nothing of the request.
 func (r *Recorder) record(o providers.Observation) {
 	verified := o.VerifiedBy != jobs.Verifier{}
 	c, err := r.capture(o)
@@ -221,7 +221,7 @@ func (r *Recorder) record(o providers.Observation) {
 	}
 }
 
-// named is what a recorder calls a folder: the time of receipt, and something that no other one has.
+// named matches a recorder's folder: the time of receipt and a random part.
 var named = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{8}$`)
 
 func nameOf(c *Capture) string {
@@ -235,10 +235,10 @@ func (r *Recorder) keep(c *Capture) error {
 		r.mu.Lock()
 		s.full = s.files >= r.options.Files || s.bytes >= r.options.Bytes-(64<<10)
 		r.mu.Unlock()
-		if s.told {
+		if s.warned {
 			return nil
 		}
-		s.told = true
+		s.warned = true
 		return fmt.Errorf("the folder holds %d captures with %d bytes, and GATEWAY_CAPTURE_FILES and GATEWAY_CAPTURE_BYTES allow no more", s.files, s.bytes)
 	}
 	if err := c.Write(filepath.Join(r.options.Folder, c.Provider, nameOf(c)), Private); err != nil {
@@ -249,7 +249,7 @@ func (r *Recorder) keep(c *Capture) error {
 	return nil
 }
 
-// keepRefused writes a refused request, in the place of the oldest where there is no room.
+// keepRefused writes a refused request. If there is no room it replaces the oldest.
 func (r *Recorder) keepRefused(c *Capture) error {
 	if len(c.Content) > refusedBytes/4 {
 		return errors.New("a refused request is too large to be kept")
@@ -261,7 +261,7 @@ func (r *Recorder) keepRefused(c *Capture) error {
 	return trim(folder, time.Now())
 }
 
-// forget removes the refused requests whose time is over.
+// forget removes the refused requests that have expired.
 func (r *Recorder) forget(now time.Time) {
 	if r.options.Refused == "" {
 		return
@@ -273,8 +273,7 @@ func (r *Recorder) forget(now time.Time) {
 	}
 }
 
-// trim removes from a folder what a recorder has put there, the oldest first, until what stays is young and
-// little enough.
+// trim removes the oldest of the recorder's captures from a folder until the rest is young and small enough.
 func trim(folder string, now time.Time) error {
 	entries, err := os.ReadDir(folder) // sorted: the oldest first
 	if err != nil {

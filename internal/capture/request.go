@@ -13,27 +13,26 @@ import (
 // Signer returns the headers with which a vendor signs a body that it sends at that time.
 type Signer func(secret string, body []byte, at time.Time) http.Header
 
-// Place is where a capture is sent and what signs it there.
+// Place is where a capture is sent, and the secret that signs it there.
 type Place struct {
-	Path   string // of the source or the job; not asked for where the target has no mark
+	Path   string // of the source or the job; not used if the target has no mark
 	Secret string
 }
 
-// ErrNotReplayed refuses a capture that carries the signature that came. It is for a diagnosis.
+// ErrNotReplayed says that a capture carries the received signature. It is only for a diagnosis.
 var ErrNotReplayed = errors.New("it carries the signature that came and is for gateway doctor, not to be replayed")
 
-// ErrNoSigner says that the signatures of a vendor cannot be made here.
+// ErrNoSigner says that this build cannot make the vendor's signatures.
 var ErrNoSigner = errors.New("its vendor's signatures cannot be made here")
 
-// errRecorded refuses to send a signature whose time is over.
+// errRecorded says that a recorded signature is no longer valid.
 var errRecorded = errors.New("its recorded signature is replayed in process, at the time it was made")
 
-// stranger is a secret that nobody registers.
-const stranger = "a secret that nobody has registered"
+// stranger is a secret that is not registered.
+const stranger = "a secret that is not registered"
 
-// Request makes the request of a capture that is signed now, changed as alter says if it is given: in
-// place of the capture's own alteration. The base is a URL without a path. Where sign is nil, a capture to be signed is
-// ErrNoSigner.
+// Request makes a request of the capture, signed now. A non-nil alter replaces the capture's own alteration. base is a
+// URL without a path. With a nil sign, a capture that needs a signature is ErrNoSigner.
 func (c *Capture) Request(ctx context.Context, base string, place Place, sign Signer, alter *Alter) (*http.Request, error) {
 	if c.Sign.Mode == Recorded {
 		return nil, fmt.Errorf("capture %s: %w", c.Name, errRecorded)
@@ -73,8 +72,7 @@ func (c *Capture) Request(ctx context.Context, base string, place Place, sign Si
 	return req, nil
 }
 
-// RecordedRequest makes the request of a capture whose signature was recorded. It is good at the capture's
-// ReceivedAt.
+// RecordedRequest makes a request of a capture with a recorded signature. It is valid at the capture's ReceivedAt.
 func (c *Capture) RecordedRequest(ctx context.Context, base, path string) (*http.Request, error) {
 	if c.Sign.Mode != Recorded {
 		return nil, fmt.Errorf("capture %s: its signature is not recorded", c.Name)
@@ -100,7 +98,7 @@ func (c *Capture) request(ctx context.Context, base, path string, body []byte) (
 	return req, nil
 }
 
-// PathAndQuery is the target with the party's path in the place of its mark.
+// PathAndQuery returns the target with the party's path in place of its mark.
 func (c *Capture) PathAndQuery(path string) string {
 	own, query, asked := strings.Cut(c.Target, "?")
 	if strings.HasSuffix(own, SourceMark) || strings.HasSuffix(own, JobMark) {
@@ -151,8 +149,8 @@ func (a *Alter) spoil(req *http.Request, body []byte) error {
 	return nil
 }
 
-// Party is whose path the target asks for and whose secret signs it: the job's where the job has one of its
-// own, else the source's. Kind is "source" or "job".
+// Party returns whose path the target needs and whose secret signs it: the job's if the job has its own secret, else
+// the source's. kind is "source" or "job".
 func (c *Capture) Party() (kind string, p *Party) {
 	path, _, _ := strings.Cut(c.Target, "?")
 	switch {
@@ -163,10 +161,10 @@ func (c *Capture) Party() (kind string, p *Party) {
 	}
 }
 
-// Places are where captures are sent, by PlaceKey.
+// Places holds where captures are sent, by PlaceKey.
 type Places map[string]Place
 
-// PlaceKey names whose place a capture needs: provider, source or job, logical name.
+// PlaceKey returns the key of a place: provider, source or job, logical name.
 func PlaceKey(provider, kind, name string) string { return provider + " " + kind + " " + name }
 
 // Of returns the place of a capture's Party. The error names the one that is missing.

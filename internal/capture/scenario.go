@@ -14,7 +14,7 @@ import (
 // ScenarioFormat is the version of the format of scenarios.
 const ScenarioFormat = "gateway.scenario/v1"
 
-// Scenario is several captures sent in an order, at offsets, by several senders.
+// Scenario is a sequence of captures, sent at offsets by several senders.
 type Scenario struct {
 	Format string `yaml:"format"`
 	About  string `yaml:"about,omitempty"`
@@ -23,16 +23,16 @@ type Scenario struct {
 	Name string `yaml:"-"` // the file's name without its ending
 }
 
-// Step is one sending of a capture. Steps with the same offset are sent at the same time; a later offset
-// waits until all earlier ones are answered. The steps of one sender share a connection and are sent one
-// after the other.
+// Step sends a capture once or several times. Steps with the same offset are sent at the same time; a later offset
+// waits until all earlier ones are answered. The steps of one sender share a connection and are sent one after the
+// other.
 type Step struct {
 	Delivery string        `yaml:"delivery"` // the capture's folder, from the scenario's file
 	Offset   time.Duration `yaml:"offset,omitempty"`
 	Times    int           `yaml:"times,omitempty"` // at once; 1 unless given
 	Sender   string        `yaml:"sender,omitempty"`
 	Alter    *Alter        `yaml:"alter,omitempty"`
-	Expect   Result        `yaml:"expect"` // of all the times together; Status is that of each
+	Expect   Result        `yaml:"expect"` // in total; Status is that of each request
 
 	Capture *Capture `yaml:"-"`
 }
@@ -99,7 +99,7 @@ func (s *Step) check() []error {
 	return errs
 }
 
-// Captures lists the captures of the steps, each once.
+// Captures returns the captures of the steps, each once.
 func (s *Scenario) Captures() []*Capture {
 	var list []*Capture
 	for _, step := range s.Steps {

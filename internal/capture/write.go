@@ -33,7 +33,7 @@ func isBodyFile(name string) bool {
 	return false
 }
 
-// SetContent makes these bytes the body, under the name that their kind has. None: there is no body.
+// SetContent sets the body and its description. Without bytes there is no body.
 func (c *Capture) SetContent(content []byte) {
 	c.Content, c.Body = content, nil
 	if len(content) > 0 || c.Method != "GET" {
@@ -56,13 +56,13 @@ func fileOf(contentType string, content []byte) string {
 	}
 }
 
-// Privacy says who may read what is written.
+// Privacy says who may read the written files.
 type Privacy bool
 
 // The privacies.
 const (
-	Private Privacy = true  // the owner alone: folders 0700, files 0600
-	Shared  Privacy = false // as any other file of a checkout
+	Private Privacy = true  // only the owner: folders 0700, files 0600
+	Shared  Privacy = false // like other files of a checkout
 )
 
 func (p Privacy) modes() (folder, file os.FileMode) {
@@ -72,9 +72,8 @@ func (p Privacy) modes() (folder, file os.FileMode) {
 	return 0o755, 0o644
 }
 
-// Write makes the folder dir of the capture, whole or not at all. The folder above it must exist; dir
-// itself must not. A capture that Check refuses is not written, nor is one that carries a signature unless
-// it is Private.
+// Write makes the capture's folder dir, completely or not at all. The folder above it must exist, dir must not. It
+// refuses a capture that Check refuses, and one with a signature unless privacy is Private.
 func (c *Capture) Write(dir string, privacy Privacy) error {
 	err := c.Check()
 	if err == nil && c.Sign.Mode == Kept && privacy != Private {
@@ -102,7 +101,7 @@ func (c *Capture) write(dir string, privacy Privacy) error {
 	if err := os.Mkdir(making, folder); err != nil {
 		return err
 	}
-	defer os.RemoveAll(making) // gone already if all went well
+	defer os.RemoveAll(making) // renamed already if all went well
 	if err := os.WriteFile(filepath.Join(making, File), text, file); err != nil {
 		return err
 	}
@@ -125,8 +124,8 @@ func Encode(c *Capture) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Rewrite puts other expectations into the description of a capture that lies in Dir. All the rest of the
-// file stays as it is, comments too.
+// Rewrite replaces the expectations in the description of a capture in Dir. The rest of the file stays, including
+// comments.
 func (c *Capture) Rewrite(expect Expect) error {
 	path := filepath.Join(c.Dir, File)
 	text, err := files.Read(path, maxDescription)
@@ -156,7 +155,7 @@ func (c *Capture) Rewrite(expect Expect) error {
 	return os.WriteFile(path, out.Bytes(), 0o644)
 }
 
-// Slug makes a folder's name of any text.
+// Slug turns any text into a folder's name.
 func Slug(text string) string {
 	slug := strings.Map(func(r rune) rune {
 		switch {

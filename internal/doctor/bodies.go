@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	maxRewritten = 1 << 20  // of a body that is written anew in many ways
-	maxInflated  = 16 << 20 // of a body that is inflated
+	maxRewritten = 1 << 20  // largest body that is rewritten in many ways
+	maxInflated  = 16 << 20 // largest inflated body
 )
 
-// bodiesLike are the bodies that may have been signed, if what is captured was made of one of them: the
-// likeliest first.
+// bodiesLike returns the bodies that may have been signed, if a change of one of them gave the captured body. The
+// likeliest come first.
 func bodiesLike(c *capture.Capture) []variant {
 	body := c.Content
 	var list []variant
@@ -64,7 +64,7 @@ func newlines(add adding, body []byte) {
 	add(ByteOrderMark, "the byte order mark before the body was taken away", append(mark, body...), true)
 }
 
-// forms are a form's fields written in other ways.
+// forms returns a form's fields in other spellings.
 func forms(body []byte) []variant {
 	text := string(body)
 	if len(text) > maxRewritten || !strings.Contains(text, "=") || strings.ContainsAny(text, "{\n") && !strings.Contains(text, "payload=") {
@@ -105,12 +105,12 @@ func compression(add adding, body []byte) {
 		if err != nil {
 			continue
 		}
-		_, _ = z.Write(body) // into memory
+		_, _ = z.Write(body) // a write to memory cannot fail
 		if z.Close() != nil {
 			continue
 		}
 		zipped := out.Bytes()
-		for _, system := range []byte{255, 3, 0, 19} { // unknown, Unix, FAT; what some write
+		for _, system := range []byte{255, 3, 0, 19} { // unknown, Unix, FAT, and what some tools write
 			other := bytes.Clone(zipped)
 			other[9] = system
 			add(Inflated, says, other, true)
@@ -118,7 +118,7 @@ func compression(add adding, body []byte) {
 	}
 }
 
-// transports are what carries a body from one place to another and may stay around it.
+// transports undoes wrappings in which a body travels, when a tool has left one or removed one.
 func transports(add adding, body []byte) {
 	decoded, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(body)))
 	add(BodyBase64, "the body was recorded in base64", decoded, err == nil && len(body) > 0)
@@ -137,7 +137,7 @@ func transports(add adding, body []byte) {
 	}
 }
 
-// characters are the body's characters written as other bytes.
+// characters tries the body's characters in other character sets.
 func characters(add adding, body []byte) {
 	if len(body) > maxRewritten {
 		return

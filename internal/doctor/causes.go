@@ -48,6 +48,6 @@ const (
 	OtherSecret    Code = "secret_of_another"
 	PlainSignature Code = "signed_without_time"
 
-	// Unknown: nothing that was tried makes the signature fit.
+	// Unknown: no change that was tried makes the signature fit.
 	Unknown Code = "unknown"
 )

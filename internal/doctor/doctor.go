@@ -1,6 +1,6 @@
-// Package doctor finds out whether a captured request would be accepted and, when its signature would not,
-// why: by trying what usually goes wrong between a vendor and a verifier until the signature fits. What it
-// says holds no secret, and no signature that would be right.
+// Package doctor finds out whether a captured request would be accepted. If its signature does not fit, it tries what
+// usually goes wrong between a vendor and a verifier until the signature fits. Its texts contain no secret and no
+// correct signature.
 package doctor
 
 import (
@@ -14,26 +14,26 @@ import (
 	"webhook-gateway/providers"
 )
 
-// Secret is a signing secret and what it is called.
+// Secret is a signing secret with its name.
 type Secret struct {
 	Name string // like: current, previous, source main
 	Text string
 }
 
-// Case is a request to be examined and what is known around it.
+// Case is a request to examine, and what is known about it.
 type Case struct {
 	Capture *capture.Capture
 	Vendor  providers.Provider
-	Secrets []Secret // that are live for it, the current one first
+	Secrets []Secret // the live ones for the request, the current one first
 	Others  []Secret // of other sources and jobs of the vendor
-	// Near are other captures: the signature may be one of theirs.
+	// Near holds other captures: the signature may be one of theirs.
 	Near []*capture.Capture
-	// TimeUnknown tells that nobody knows when the request was received, so that its age is not judged.
+	// TimeUnknown means that the time of receipt is not known, so the age is not checked.
 	TimeUnknown bool
 	MaxBody     int64
 }
 
-// Step is one thing that a gateway looks at, in its order.
+// Step is one check of a gateway, in the gateway's order.
 type Step struct {
 	Name string `json:"step"`
 	OK   bool   `json:"ok"`
@@ -44,11 +44,11 @@ type Step struct {
 type Cause struct {
 	Code Code   `json:"cause"`
 	Says string `json:"says"`
-	// Proved: with this undone the signature fits. Otherwise it is what looks wrong.
+	// Proved: the signature fits once this is undone. Otherwise it only looks wrong.
 	Proved bool `json:"proved"`
 }
 
-// Diagnosis is what was found.
+// Diagnosis is the result of an examination.
 type Diagnosis struct {
 	Accepted bool    `json:"accepted"`
 	Status   int     `json:"status"` // what a gateway would answer
@@ -56,7 +56,7 @@ type Diagnosis struct {
 	Causes   []Cause `json:"causes"`
 }
 
-// Has reports whether a cause is among those found.
+// Has reports whether a cause was found.
 func (d Diagnosis) Has(code Code) bool {
 	for _, c := range d.Causes {
 		if c.Code == code {
@@ -77,8 +77,7 @@ func (d *Diagnosis) cause(code Code, proved bool, format string, args ...any) {
 	}
 }
 
-// Examine goes through what a gateway looks at, step by step, and looks for the cause where the signature
-// is not accepted.
+// Examine repeats a gateway's checks step by step, and searches for the cause if the signature does not fit.
 func Examine(c Case) Diagnosis {
 	d := Diagnosis{Status: http.StatusUnauthorized, Causes: []Cause{}}
 	header := c.Capture.HTTPHeader()
@@ -134,7 +133,7 @@ func (c Case) method(d *Diagnosis) {
 	}
 }
 
-// headers checks that each header of the signature is there once.
+// headers checks that each signature header is present once.
 func (c Case) headers(d *Diagnosis, s shape, header http.Header) bool {
 	ok := true
 	for _, name := range s.names() {
@@ -149,7 +148,7 @@ func (c Case) headers(d *Diagnosis, s shape, header http.Header) bool {
 			d.cause(code, false, "the header %s is missing: a proxy that lets only known headers through takes it out", name)
 		case len(values) > 1:
 			ok = d.step("headers", false, "%s is there %d times", name, len(values))
-			d.cause(SignatureTwice, false, "the header %s is there %d times: which one is meant, nobody can tell", name, len(values))
+			d.cause(SignatureTwice, false, "the header %s is there %d times: it is not clear which one is meant", name, len(values))
 		}
 	}
 	if ok {
@@ -158,7 +157,7 @@ func (c Case) headers(d *Diagnosis, s shape, header http.Header) bool {
 	return ok
 }
 
-// form asks the vendor's own reader whether the headers are well-formed and fresh.
+// form lets the vendor's own code check whether the headers are well-formed and fresh.
 func (c Case) form(d *Diagnosis, s shape, header http.Header) bool {
 	at := c.Capture.ReceivedAt
 	sent, timed := s.time(header)
@@ -170,7 +169,7 @@ func (c Case) form(d *Diagnosis, s shape, header http.Header) bool {
 	case err == nil && !timed:
 		return d.step("form", true, "as %s documents it; it signs no time", c.Vendor.Name())
 	case err == nil && c.TimeUnknown:
-		return d.step("form", true, "as %s documents it; whether it was in time is not known, because nobody knows when it was received", c.Vendor.Name())
+		return d.step("form", true, "as %s documents it; its age cannot be checked, because the time of receipt is not known", c.Vendor.Name())
 	case err == nil:
 		return d.step("form", true, "as %s documents it, %s", c.Vendor.Name(), offset(at.Sub(sent)))
 	case errors.Is(err, providers.ErrStale):
@@ -180,11 +179,11 @@ func (c Case) form(d *Diagnosis, s shape, header http.Header) bool {
 		for _, cause := range s.misshapen(header) {
 			d.cause(cause.Code, cause.Proved, "%s", cause.Says)
 		}
-		return d.step("form", false, "the headers are there and not as %s documents them", c.Vendor.Name())
+		return d.step("form", false, "the headers are present, but not as %s documents them", c.Vendor.Name())
 	}
 }
 
-// offset says how far a timestamp is from the time of receipt.
+// offset describes how far a timestamp is from the time of receipt.
 func offset(age time.Duration) string {
 	switch age = age.Round(time.Second); {
 	case age == 0:
@@ -196,7 +195,7 @@ func offset(age time.Duration) string {
 	}
 }
 
-// verify looks for the live secret whose signature is the one that came.
+// verify finds the live secret that makes the received signature.
 func (c Case) verify(s shape, header http.Header) (secret int, fits bool) {
 	given := header.Get(s.signatureHeader)
 	at, _ := s.time(header)
@@ -211,7 +210,7 @@ func (c Case) verify(s shape, header http.Header) (secret int, fits bool) {
 	return 0, false
 }
 
-// body says what a gateway reads in the body once the signature is accepted.
+// body describes what a gateway reads in the body once the signature is accepted.
 func (c Case) body(d *Diagnosis) {
 	then := ""
 	if !d.Accepted {
@@ -233,7 +232,7 @@ func (c Case) body(d *Diagnosis) {
 	}
 }
 
-// shown is a text of the body, cut, that cannot do anything to a terminal.
+// shown returns a text of the body, shortened, and safe to print on a terminal.
 func shown(text string) string {
 	if len(text) > 60 {
 		text = text[:60] + "…"

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// value is a JSON value with its members in their order and its numbers as they were written.
+// value is a JSON value whose members keep their order and whose numbers keep their spelling.
 type value struct {
 	kind    jsontext.Kind
 	literal string // of a number, true, false or null
@@ -21,13 +21,13 @@ type value struct {
 	values  []value // members or elements
 }
 
-// style is a way to write JSON. Encoders differ in it, and a signature is good for one of them.
+// style is a way to write JSON. Encoders differ in it, and a signature fits only one.
 type style struct {
 	comma, colon, indent     string
 	ascii, html, slash, sort bool
 }
 
-// says tells which way of writing it is.
+// says describes the style.
 func (s style) says() string {
 	text := "the JSON was parsed and written anew; what was signed is the same JSON "
 	switch {
@@ -62,7 +62,7 @@ func styles() []style {
 	return list
 }
 
-// rewritten is a JSON body in every style; none when it is no JSON, or large.
+// rewritten returns a JSON body in every style; nil if it is not JSON or too large.
 func rewritten(body []byte) []variant {
 	if len(body) > maxRewritten {
 		return nil

@@ -14,13 +14,13 @@ import (
 	"webhook-gateway/providers"
 )
 
-// maxPaired bounds a body that is tried with two changes at once.
+// maxPaired bounds the bodies that are tried with two changes at once.
 const maxPaired = 64 << 10
 
-// around is how far from the time that is known a signed time is looked for.
+// around is how far from a known time signed times are tried.
 const around = 15 * time.Minute
 
-// searching is one look for what makes a signature fit.
+// searching is one search for what makes a signature fit.
 type searching struct {
 	Case
 	shape  shape
@@ -28,18 +28,18 @@ type searching struct {
 	at     time.Time
 	timed  bool
 	bodies []variant
-	keys   []variant // secrets that are not live as they are
+	keys   []variant // secrets to try besides the live ones
 }
 
-// variant is another body or another secret, and what its fitting would mean.
+// variant is another body or another secret, and what it means if it fits.
 type variant struct {
 	code Code
 	says string
 	text []byte
 }
 
-// search finds what makes the signature fit, and says so. What is not as it should be in the signature
-// itself is undone first.
+// search finds what makes the signature fit, and records it. It first undoes what is wrong with the signature's own
+// form.
 func (c Case) search(d *Diagnosis, s shape, header http.Header) {
 	given := header.Get(s.signatureHeader)
 	if given == "" {
@@ -74,7 +74,7 @@ func (c Case) search(d *Diagnosis, s shape, header http.Header) {
 	}
 }
 
-// find tries one change after another, and then two at once: nil when none fits, empty when none is needed.
+// find tries single changes, then pairs. It returns nil if none fits, and an empty list if no change is needed.
 func (f *searching) find() []variant {
 	asItIs := variant{text: f.Capture.Content}
 	for _, secret := range f.Secrets {
@@ -110,7 +110,7 @@ func (f *searching) find() []variant {
 	return nil
 }
 
-// fits reports whether the secret signed that body at that time with the signature that came.
+// fits reports whether the secret makes the received signature for that body at that time.
 func (f *searching) fits(secret string, at time.Time, body []byte) bool {
 	if strings.TrimSpace(secret) == "" {
 		return false
@@ -119,7 +119,7 @@ func (f *searching) fits(secret string, at time.Time, body []byte) bool {
 	return ok && hmac.Equal(made[:], f.given[:])
 }
 
-// times tries other signed times, and none at all, where the vendor signs one.
+// times tries other signed times, and no time at all, if the vendor signs one.
 func (f *searching) times() []variant {
 	if f.shape.timeHeader == "" {
 		return nil
@@ -128,7 +128,7 @@ func (f *searching) times() []variant {
 		mac := hmac.New(sha256.New, []byte(secret.Text))
 		mac.Write(f.Capture.Content)
 		if hmac.Equal(mac.Sum(nil), f.given[:]) {
-			return []variant{{code: PlainSignature, says: "the body alone was signed, without the version and the timestamp before it"}}
+			return []variant{{code: PlainSignature, says: "only the body was signed, without the version and the timestamp before it"}}
 		}
 		for _, middle := range []time.Time{f.at, time.Unix(f.at.Unix()/1000, 0), f.Capture.ReceivedAt} {
 			if at, ok := f.timeNear(secret.Text, middle); ok {
@@ -153,7 +153,7 @@ func (f *searching) timeNear(secret string, middle time.Time) (time.Time, bool) 
 	return time.Time{}, false
 }
 
-// sentAt is the cause of a signature that fits with another time than the one that came.
+// sentAt returns the cause when the signature fits another time than the received one.
 func (f *searching) sentAt(at time.Time) variant {
 	when := offset(f.Capture.ReceivedAt.Sub(at))
 	switch {
@@ -166,19 +166,19 @@ func (f *searching) sentAt(at time.Time) variant {
 	}
 }
 
-// bodiesNear are the bodies of other captures.
+// bodiesNear returns the bodies of other captures.
 func (c Case) bodiesNear() []variant {
 	var list []variant
 	for _, near := range c.Near {
 		if string(near.Content) != string(c.Capture.Content) {
-			list = append(list, variant{OtherBody, "the signature is that of another body: of capture " + shown(near.Name), near.Content})
+			list = append(list, variant{OtherBody, "the signature belongs to another body: that of capture " + shown(near.Name), near.Content})
 		}
 	}
 	return list
 }
 
-// secretsLike are secrets that are not live as they are: those that are live with blanks, quotes or an
-// encoding undone or done, the vendor's for tests, and those of other sources and jobs.
+// secretsLike returns secrets to try besides the live ones: the live ones with blanks, quotes or an encoding added or
+// removed, the vendor's test secret, and those of other sources and jobs.
 func (c Case) secretsLike() []variant {
 	var list []variant
 	add := func(code Code, text, format string, args ...any) {
@@ -214,7 +214,7 @@ func (c Case) secretsLike() []variant {
 	return list
 }
 
-// suspect says what looks wrong where nothing that was tried fits.
+// suspect records what looks wrong if no change that was tried fits.
 func (c Case) suspect(d *Diagnosis) {
 	content := c.Capture.Content
 	zipped := len(content) > 1 && content[0] == 0x1f && content[1] == 0x8b

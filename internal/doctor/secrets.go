@@ -16,18 +16,19 @@ import (
 )
 
 var (
-	// ErrUnnamed says that nothing tells whose secret signed a request.
+	// ErrUnnamed says that the request does not show whose secret signs it.
 	ErrUnnamed = errors.New("the request does not name its source or job")
 	// ErrNotInFile says that a file of secrets lacks the source or job of a request.
 	ErrNotInFile = errors.New("not in the secrets file")
 )
 
-// Secrets is where the secrets come from: the first of its fields that is set.
+// Secrets is the source of the secrets: the first field that is set.
 type Secrets struct {
 	Given    []Secret // for every request, the current one first
 	File     registry.File
 	Registry *registry.Registry
-	// Source or Job is whose secrets should fit. Neither: those of the source or job that a request called.
+	// Source or Job names the holder of the secrets that should fit. Without either, it is the source or job that a
+	// request called.
 	Source, Job string
 }
 
@@ -128,7 +129,7 @@ func otherSecrets(rings map[string]jobs.Keyring, mine jobs.Keyring) []Secret {
 	return list
 }
 
-// secretName is what the n-th live secret is called.
+// secretName returns the name of the n-th live secret.
 func secretName(n int) string {
 	switch n {
 	case 0:

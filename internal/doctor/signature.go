@@ -15,7 +15,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-// shape is how a vendor writes its signature, learnt from one that is made here.
+// shape is how a vendor writes its signature, learned from one that was made here.
 type shape struct {
 	signer                  providers.Signer
 	signatureHeader, prefix string
@@ -43,7 +43,7 @@ func (s shape) names() []string {
 	return []string{s.signatureHeader, s.timeHeader}
 }
 
-// time is the signed time; false where the vendor signs none or it cannot be read.
+// time returns the signed time; false if the vendor signs none or it cannot be parsed.
 func (s shape) time(header http.Header) (time.Time, bool) {
 	if s.timeHeader == "" {
 		return time.Time{}, false
@@ -54,13 +54,13 @@ func (s shape) time(header http.Header) (time.Time, bool) {
 
 func equal(a, b string) bool { return hmac.Equal([]byte(a), []byte(b)) }
 
-// digest is a signature's bytes, whatever it was written as.
+// digest holds a signature's bytes, independent of their spelling.
 type digest [sha256.Size]byte
 
-// prefixed is a word and an equals sign before a signature.
+// prefixed matches a word and an equals sign before a signature.
 var prefixed = regexp.MustCompile(`^([A-Za-z0-9_.-]{1,12})=(.+)$`)
 
-// read takes a signature apart as far as it is one, and says what is not as it should be.
+// read decodes a signature as far as possible, and returns what is wrong with its form.
 func (s shape) read(given string) (d digest, causes []Cause, ok bool) {
 	text := strings.Trim(given, " \t\"'")
 	if text != given {
@@ -98,7 +98,7 @@ func orNothing(prefix string) string {
 
 func isDigest(text string) bool { raw, _ := decode(text); return len(raw) == sha256.Size }
 
-// decode reads hexadecimal digits or base64, and says which of them it was if it is not lower-case digits.
+// decode reads hexadecimal digits or base64. form says which it was, unless it was lower-case digits.
 func decode(text string) (raw []byte, form Code) {
 	if raw, err := hex.DecodeString(text); err == nil {
 		if text != strings.ToLower(text) {
@@ -132,7 +132,7 @@ func wrongLength(text string, raw []byte) Cause {
 	case hexadecimal(text) && len(text) < hex.EncodedLen(sha256.Size):
 		return Cause{Code: Truncated, Says: "the signature has " + strconv.Itoa(len(text)) + " digits of 64: it was cut"}
 	default:
-		return Cause{Code: NotASignature, Says: "what stands in the header is no signature"}
+		return Cause{Code: NotASignature, Says: "the header does not contain a signature"}
 	}
 }
 
@@ -141,7 +141,7 @@ var (
 	millis = regexp.MustCompile(`^1[0-9]{12}$`)
 )
 
-// misshapen says what is wrong with the form of the headers.
+// misshapen returns what is wrong with the form of the headers.
 func (s shape) misshapen(header http.Header) []Cause {
 	_, causes, _ := s.read(header.Get(s.signatureHeader))
 	if s.timeHeader == "" {

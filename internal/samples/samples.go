@@ -1,4 +1,5 @@
-// Package samples is what vendors make their samples of: requests that look like theirs, for people who try a gateway.
+// Package samples holds the parts from which vendors build samples: requests that look like theirs, for people who
+// try a gateway.
 package samples
 
 import (
@@ -19,7 +20,7 @@ const (
 	Form = "application/x-www-form-urlencoded"
 )
 
-// Set is the samples of a vendor, and what is registered to receive them.
+// Set holds the samples of a vendor, and what is registered to receive them.
 type Set struct {
 	Application jobs.Identity   // the sample source pins it
 	Tenants     []jobs.Identity // each is pinned by a sample job
@@ -33,7 +34,7 @@ type Kind struct {
 	Make  func(Names) Sample
 }
 
-// Find returns the kind of that name, the first if it is empty. The error names the sample and those that there are.
+// Find returns the kind of that name, or the first if the name is empty. The error lists the known names.
 func (s Set) Find(name string) (Kind, error) {
 	var names []string
 	for _, k := range s.Kinds {
@@ -45,10 +46,10 @@ func (s Set) Find(name string) (Kind, error) {
 	return Kind{}, fmt.Errorf("sample %q (known: %s)", name, strings.Join(names, ", "))
 }
 
-// Names are the identities that a sample names, by the vendor's names for them.
+// Names holds the identities that a sample names, by the vendor's names for them.
 type Names map[string]string
 
-// Or returns the identity of that name, or a substitute: a vendor's body always names some.
+// Or returns the identity of that name, or a substitute: a vendor's body always names one.
 func (n Names) Or(name, substitute string) string {
 	if v := n[name]; v != "" {
 		return v
@@ -68,7 +69,7 @@ type Sample struct {
 	Attempt func(n int) (body []byte, headers http.Header)
 }
 
-// Same is a body that every attempt sends unchanged.
+// Same returns an Attempt that sends the body unchanged every time.
 func Same(body []byte) func(int) ([]byte, http.Header) {
 	return func(int) ([]byte, http.Header) { return body, nil }
 }
@@ -78,7 +79,7 @@ type Object map[string]any
 
 // Bytes returns the object's JSON.
 func (o Object) Bytes() []byte {
-	b, _ := json.Marshal(o) // of such values: it cannot fail
+	b, _ := json.Marshal(o) // it cannot fail for such values
 	return b
 }
 

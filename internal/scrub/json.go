@@ -14,16 +14,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// level is one container around a text: the member of it that leads on, or none in an array.
+// level is one container around a text: the member through which the path continues, or an array.
 type level struct {
 	name  string
 	array bool
 }
 
-// place is where a text lies, from the outside in.
+// place is the path to a text, from the outside in.
 type place []level
 
-// name is the member that holds the text, or the list that holds it.
+// name returns the member that holds the text, or holds the list with it.
 func (p place) name() string {
 	for i := len(p) - 1; i >= 0; i-- {
 		if !p[i].array {
@@ -33,7 +33,7 @@ func (p place) name() string {
 	return ""
 }
 
-// within is how many members up one of that name leads here; 0: none does.
+// within returns how many members up a member of that name is; 0 if there is none.
 func (p place) within(name string) int {
 	up := 0
 	for i := len(p) - 1; i >= 0; i-- {
@@ -61,17 +61,18 @@ func (w Words) kind(text string, p place) bool {
 	if anyKind.MatchString(p.name()) || slices.Contains(w.Kinds, p.name()) {
 		return true
 	}
-	return len(p) == 1 && p.name() == "source" && text[0] == '/' // as CloudEvents have it: /google/emails/realtime
+	return len(p) == 1 && p.name() == "source" && text[0] == '/' // as in CloudEvents: /google/emails/realtime
 }
 
-// chosen reports whether the name of a member is a person's word and not the vendor's: the members of metadata, and the
-// blocks and fields in the values of a form.
+// chosen reports whether a person and not the vendor chose a member's name: the members of metadata, and the blocks
+// and fields in the values of a form.
 func (w Words) chosen(p place) bool {
 	up := p.within("values")
 	return up == 1 || up == 2 || p.within("metadata") == 1 && !slices.Contains(w.Metadata, p.name())
 }
 
-// editJSON calls edit for each string value and member's name of a JSON text, and returns the text with the results in their places. All else stays byte for byte.
+// editJSON calls edit for each string value and member name of a JSON text, and returns the text with the results in
+// their places. The rest stays unchanged byte for byte.
 func editJSON(text []byte, edit editing) ([]byte, error) {
 	out := make([]byte, 0, len(text))
 	copied := 0
@@ -85,8 +86,8 @@ func editJSON(text []byte, edit editing) ([]byte, error) {
 	return append(out, text[copied:]...), err
 }
 
-// stringsOf calls visit for each string of a JSON text with where its content begins and ends, and whether
-// it is a member's name, which then is the last of the place.
+// stringsOf calls visit for each string of a JSON text, with the beginning and end of its content, and whether it is
+// a member's name. A name is the last level of its place.
 func stringsOf(text []byte, visit func(start, end int, at place, name bool)) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	var at place
@@ -122,7 +123,7 @@ func stringsOf(text []byte, visit func(start, end int, at place, name bool)) err
 // unit is a character of a JSON string as it is written.
 type unit struct {
 	raw     []byte
-	r       rune // utf8.RuneError for what is no character
+	r       rune // utf8.RuneError if it is not a character
 	escaped bool // as \uXXXX, or as two of them
 }
 
@@ -172,7 +173,7 @@ func shortEscape(c byte) rune {
 	}
 }
 
-// hex4 reads the escape that content begins with; the decoder has seen that it is one.
+// hex4 reads the escape at the beginning of content. The decoder has checked it.
 func hex4(content []byte) rune {
 	n, _ := strconv.ParseUint(string(content[2:6]), 16, 16)
 	return rune(n)
@@ -186,7 +187,7 @@ func textOf(units []unit) string {
 	return string(runes)
 }
 
-// appendUnits writes the edited characters in the way in which those in their places were written.
+// appendUnits writes the edited characters in the same style as the ones that they replace.
 func appendUnits(out []byte, units []unit, edited []rune) []byte {
 	for i, u := range units {
 		switch {

@@ -1,9 +1,9 @@
-// Package scrub takes out of captured bodies what must not lie about: verification tokens always, and on
-// request every text, each replaced by a stand-in from which nothing can be read.
+// Package scrub removes from captured bodies what must not be kept: verification tokens always, and on request every
+// text, each replaced by a stand-in that reveals nothing.
 //
-// A stand-in is as long as what it replaces, byte for byte, with letters for letters and digits for digits.
-// Texts that were equal stay equal, and an id inside another text is still that id. What says which kind of
-// message a body is stays: without it, it would be another kind.
+// A stand-in has the same length in bytes, with letters for letters and digits for digits. Texts that were equal stay
+// equal, and an id inside another text is still that id. The words that say what kind of message a body is stay:
+// without them it would be another kind.
 package scrub
 
 import (
@@ -23,20 +23,21 @@ import (
 	"webhook-gateway/internal/gunzip"
 )
 
-// The reasons why a body cannot be scrubbed.
+// Why a body cannot be scrubbed.
 var (
 	ErrNoText     = errors.New("the body is neither JSON nor a form, so its texts cannot be told from the rest")
 	ErrCompressed = errors.New("the body is compressed and holds a verification token, which cannot be taken out without making other bytes of it")
 )
 
-// maxInflated bounds what a compressed body may become.
+// maxInflated bounds what a compressed body may inflate to.
 const maxInflated = 64 << 20
 
-// maxNested is how often a body may be compressed. A gzip file can be its own content, without end.
+// maxNested is how often a body may be compressed. A gzip file can contain itself endlessly.
 const maxNested = 2
 
-// Words are what of a vendor's bodies is the vendor's own word and not a person's: it stays. A value that names a kind
-// stays as type, object and specversion do for every vendor: if it is short, in lower case, and not in metadata.
+// Words are the words in a vendor's bodies that are the vendor's own and not a person's. They stay. Like type, object
+// and specversion for every vendor, a value that names a kind stays if it is short, in lower case, and not in
+// metadata.
 type Words struct {
 	Kinds    []string // members and fields whose values name a kind
 	Metadata []string // members of metadata whose names stay
@@ -44,33 +45,33 @@ type Words struct {
 	ID *regexp.Regexp
 }
 
-// editing returns what takes the place of a text, or of a member's name.
+// editing returns the replacement of a text or of a member's name.
 type editing func(text string, at place, name bool) string
 
-// Scrubber replaces texts. Bodies that belong together take one Scrubber, so that what is equal in them
-// stays equal: first Learn each, then Body each. Its key is random and lies nowhere, so that nobody can try
-// what a stand-in stands for. It is not safe for concurrent use.
+// Scrubber replaces texts. Use one Scrubber for bodies that belong together, so that equal texts stay equal: first
+// Learn each, then Body each. Its key is random and never stored, so that stand-ins cannot be reversed by trying. It
+// is not safe for concurrent use.
 type Scrubber struct {
 	key    []byte
-	linked map[string]bool   // words that stand alone somewhere: they are the same everywhere
-	made   map[string]string // what stands for a word
-	taken  map[string]bool   // what stands for some word
+	linked map[string]bool   // words that are a whole text somewhere: their stand-ins are the same everywhere
+	made   map[string]string // the stand-in of each word
+	taken  map[string]bool   // the stand-ins in use
 	kept   map[string]bool
 	words  Words // of the last Body
 }
 
-// New returns a Scrubber with a key of its own.
+// New returns a Scrubber with its own key.
 func New() *Scrubber { return newScrubber([]byte(rand.Text())) }
 
 func newScrubber(key []byte) *Scrubber {
 	return &Scrubber{key: key, linked: make(map[string]bool), made: make(map[string]string), taken: make(map[string]bool), kept: make(map[string]bool)}
 }
 
-// Kept lists what was let stand as a word of the protocol, like type=event_callback, sorted: look at it
-// before you publish a body.
+// Kept returns the sorted protocol words that were kept, like type=event_callback. Check them before you publish a
+// body.
 func (s *Scrubber) Kept() []string { return slices.Sorted(maps.Keys(s.kept)) }
 
-// Learn reads the texts of a body that Body will be called for.
+// Learn reads the texts of a body before Body is called for it.
 func (s *Scrubber) Learn(contentType string, body []byte, words Words) error {
 	_, err := s.through(contentType, body, 0, func(text string, at place, name bool) string {
 		if !name || words.chosen(at) {
@@ -81,7 +82,7 @@ func (s *Scrubber) Learn(contentType string, body []byte, words Words) error {
 	return err
 }
 
-// Body returns the body with a stand-in for every text in it. A compressed one is compressed anew.
+// Body returns the body with a stand-in for every text in it. A compressed body is compressed again.
 func (s *Scrubber) Body(contentType string, body []byte, words Words) ([]byte, error) {
 	s.words = words
 	return s.through(contentType, body, 0, func(text string, at place, name bool) string {
@@ -97,11 +98,11 @@ func (s *Scrubber) Body(contentType string, body []byte, words Words) ([]byte, e
 	})
 }
 
-// Text returns the stand-in of a text that is not part of a body: a pinned identity, a query's value. It
-// belongs to the body before it.
+// Text returns the stand-in of a text outside a body: a pinned identity, a query's value. It uses the words of the
+// last Body.
 func (s *Scrubber) Text(text string) string { return s.standIn(text) }
 
-// through calls edit for each text of a body and returns the body that results.
+// through calls edit for each text of a body, and returns the resulting body.
 func (s *Scrubber) through(contentType string, body []byte, depth int, edit editing) ([]byte, error) {
 	if len(body) == 0 {
 		return body, nil
@@ -141,7 +142,7 @@ func isForm(contentType string) bool {
 	return kind == "application/x-www-form-urlencoded"
 }
 
-// inflate undoes gzip; false when the body is none.
+// inflate undoes gzip; false if the body is not gzip.
 func inflate(body []byte) (plain []byte, compressed bool, err error) {
 	if !gunzip.Is(body) {
 		return body, false, nil

@@ -18,7 +18,7 @@ var (
 	literal = regexp.MustCompile(`^(true|false|null)?$`)
 )
 
-// learn notes the words of a text that stands alone: a name, an id, an address.
+// learn records the words of a text that is not prose: a name, an id, an address.
 func (s *Scrubber) learn(value string) {
 	if isProse(value) {
 		return
@@ -32,13 +32,13 @@ func (s *Scrubber) learn(value string) {
 
 func isProse(value string) bool { return strings.IndexFunc(value, unicode.IsSpace) >= 0 }
 
-// piece is a word, or what lies between two.
+// piece is a word, or the characters between two words.
 type piece struct {
 	text string
 	word bool
 }
 
-// words takes a text apart.
+// words splits a text.
 func words(text string) []piece {
 	var pieces []piece
 	for len(text) > 0 {
@@ -58,7 +58,7 @@ func inWord(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) || unicode.Is(unicode.So, r))
 }
 
-// standIn is the stand-in of a text: as many characters, each as many bytes long.
+// standIn returns the stand-in of a text: as many characters, each with as many bytes.
 func (s *Scrubber) standIn(text string) string {
 	if literal.MatchString(text) {
 		return text
@@ -75,10 +75,10 @@ func (s *Scrubber) standIn(text string) string {
 		switch {
 		case !p.word:
 			out.WriteString(p.text)
-		case ends[at]: // a name below which nobody can have one
+		case ends[at]: // a top-level domain without registrations
 			out.WriteString(nowhere(p.text))
 		case prose && !s.linked[p.text]:
-			// A word among others gets another stand-in each time: nothing can be learnt from how often.
+			// A word in prose gets a different stand-in each time, so that its frequency reveals nothing.
 			out.WriteString(s.spell(p.text, text+"\x00"+strconv.Itoa(i)))
 		default:
 			out.WriteString(s.word(p.text))
@@ -87,7 +87,7 @@ func (s *Scrubber) standIn(text string) string {
 	return out.String()
 }
 
-// hostEnds are the ends of the last part of each host's name in a text.
+// hostEnds returns the ends of the last label of each host name in a text.
 func hostEnds(text string) map[int]bool {
 	ends := make(map[int]bool)
 	for _, m := range hosts.FindAllStringSubmatchIndex(text, -1) {
@@ -96,7 +96,7 @@ func hostEnds(text string) map[int]bool {
 	return ends
 }
 
-// nowhere is a top-level domain of that length that is not delegated.
+// nowhere returns a top-level domain of the same length that is not delegated.
 func nowhere(label string) string {
 	switch len(label) {
 	case 4:
@@ -108,7 +108,8 @@ func nowhere(label string) string {
 	}
 }
 
-// word is what stands for a word everywhere. Two words have two stand-ins, as long as there are any.
+// word returns the stand-in of a word, which is the same everywhere. Two words get different stand-ins as long as
+// there are enough.
 func (s *Scrubber) word(word string) string {
 	if made, ok := s.made[word]; ok {
 		return made
@@ -124,7 +125,7 @@ func (s *Scrubber) word(word string) string {
 	return made
 }
 
-// spell writes a stand-in for a word, another one for another salt.
+// spell makes a stand-in for a word; a different salt gives a different one.
 func (s *Scrubber) spell(word, salt string) string {
 	if seconds.MatchString(word) {
 		n, _ := strconv.ParseInt(word, 10, 64)
@@ -161,13 +162,13 @@ type hasher interface {
 	Sum([]byte) []byte
 }
 
-// sum goes on where a stream ends.
+// sum continues a stream at its end.
 func sum(mac hasher, stream []byte) []byte {
-	_, _ = mac.Write(stream) // a hash takes everything
+	_, _ = mac.Write(stream) // a hash accepts everything
 	return mac.Sum(nil)
 }
 
-// like is a character of the same kind and the same length in UTF-8.
+// like returns a character of the same kind and the same length in UTF-8.
 func like(r rune, b byte, first bool) rune {
 	n := rune(b)
 	switch size := utf8.RuneLen(r); {
@@ -196,7 +197,7 @@ func like(r rune, b byte, first bool) rune {
 	}
 }
 
-// number is a number that the key decides, for a purpose.
+// number returns a number that depends on the key and the purpose.
 func (s *Scrubber) number(purpose string) uint32 {
 	mac := hmac.New(sha256.New, s.key)
 	mac.Write([]byte("number\x00" + purpose))

@@ -15,13 +15,13 @@ var (
 	tokenEncoded = regexp.MustCompile(`(?i)%22(?:token|verification_token)%22(?:%20|\+)*(?::|%3a)(?:%20|\+)*%22(.*?)(?:%22|&|$)`)
 )
 
-// Tokens returns the body without the verification tokens that a vendor writes into it: each character of
-// one becomes an x, and no other byte changes. Count is how many there were; without any, it is the body
-// itself. A compressed body that holds one is ErrCompressed.
+// Tokens returns the body without the vendor's verification tokens: each character of a token becomes an x, and no
+// other byte changes. count is the number of tokens; without any, the body is returned as it is. The error is
+// ErrCompressed if a compressed body contains one.
 func Tokens(contentType string, body []byte) (clean []byte, count int, err error) {
 	plain, compressed, err := inflate(body)
 	if err != nil {
-		return body, 0, nil // nobody can read it, and so no token in it
+		return body, 0, nil // it cannot be read, and neither can a token in it
 	}
 	var spans [][2]int
 	if looksLikeJSON(plain) {
@@ -44,8 +44,7 @@ func Tokens(contentType string, body []byte) (clean []byte, count int, err error
 	return clean, len(spans), nil
 }
 
-// tokensInJSON finds the tokens among the outermost members. In what is no JSON after all it finds what
-// looks like one.
+// tokensInJSON finds the tokens among the outermost members. In text that is not JSON it finds what looks like one.
 func tokensInJSON(text []byte) [][2]int {
 	var spans [][2]int
 	err := stringsOf(text, func(start, end int, at place, name bool) {
@@ -59,7 +58,7 @@ func tokensInJSON(text []byte) [][2]int {
 	return spans
 }
 
-// found lists what the pattern's one group matches, unless it is empty.
+// found returns what the pattern's one group matches, unless that is empty.
 func found(pattern *regexp.Regexp, text []byte) [][2]int {
 	var spans [][2]int
 	for _, m := range pattern.FindAllSubmatchIndex(text, -1) {

@@ -1,4 +1,4 @@
-// Package nylas reads what Nylas sends: webhooks of its API v3, and the batches of its API v2.
+// Package nylas reads Nylas's requests: webhooks of its API v3, and batches of its API v2.
 package nylas
 
 import (
@@ -14,12 +14,12 @@ import (
 	"webhook-gateway/providers"
 )
 
-// signatureHeader carries the HMAC-SHA256 of the request body, in hex, under the destination's
-// webhook_secret (v3) or the application's client secret (v2). Nylas documents 64 lower-case digits and
-// no prefix, so nothing else is taken for a signature.
+// signatureHeader carries the HMAC-SHA256 of the request body in hex, with the destination's webhook_secret (v3) or
+// the application's client secret (v2) as its key. Nylas documents 64 lower-case digits without a prefix; nothing
+// else is accepted.
 const signatureHeader = "X-Nylas-Signature"
 
-// maxChallenge bounds what anybody can have reflected. Challenges seen are 16 characters long.
+// maxChallenge bounds what a stranger can have reflected. Nylas's challenges have 16 characters.
 const maxChallenge = 256
 
 // Provider is Nylas.
@@ -38,20 +38,20 @@ var (
 	_ providers.Tester     = (*Provider)(nil)
 )
 
-// New returns the provider, which is ready.
+// New returns the provider.
 func New() *Provider { return new(Provider) }
 
 // Name is "nylas".
 func (*Provider) Name() string { return "nylas" }
 
-// Retention is a day: Nylas gives up within one.
+// Retention is a day: Nylas stops repeating within one.
 func (*Provider) Retention() time.Duration { return 24 * time.Hour }
 
 // Headers keeps the user agent.
 func (*Provider) Headers() []string { return []string{"user-agent"} }
 
-// Prove takes the signature. Nylas signs no time, so none is ever stale: what keeps a call from having an
-// effect twice is its id.
+// Prove reads the signature. Nylas signs no time, so a signature is never stale: the delivery's id is what keeps a
+// repeated call from having an effect twice.
 func (*Provider) Prove(h http.Header, _ time.Time) (providers.Proof, error) {
 	values := h.Values(signatureHeader)
 	if len(values) != 1 || len(values[0]) != hex.EncodedLen(sha256.Size) {
@@ -67,12 +67,12 @@ func (*Provider) Prove(h http.Header, _ time.Time) (providers.Proof, error) {
 	return p, nil
 }
 
-// proof is a signature as it came.
+// proof is the signature that was received.
 type proof [sha256.Size]byte
 
-// Verify holds the signature against the body's bytes, which for a compressed delivery are the compressed
-// ones. The secret that signs Nylas's test events is public and no exception: it verifies only where it
-// was registered.
+// Verify compares the signature with that of the body's bytes; for a compressed delivery those are the compressed
+// ones. The secret of Nylas's test events is public, and gets no special treatment: it verifies only where it is
+// registered.
 func (p proof) Verify(secret string, body []byte) bool {
 	if strings.TrimSpace(secret) == "" {
 		return false
@@ -85,7 +85,7 @@ func Sign(secret string, body []byte) http.Header {
 	return http.Header{signatureHeader: {hex.EncodeToString(sum(secret, body))}}
 }
 
-// Sign signs the body alone: Nylas signs no time.
+// Sign signs only the body: Nylas signs no time.
 func (*Provider) Sign(secret string, body []byte, _ time.Time) http.Header { return Sign(secret, body) }
 
 func sum(secret string, body []byte) []byte {
@@ -94,11 +94,11 @@ func sum(secret string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// TestSecret signs what Nylas sends to try a URL.
+// TestSecret returns the secret with which Nylas signs test events.
 func (*Provider) TestSecret() string { return "mock-webhook-secret" }
 
-// Challenge answers the GET with which Nylas checks a URL, before it mints the secret: the bare value.
-// What is not one short line of printable ASCII is no challenge.
+// Challenge answers the GET with which Nylas checks a URL, before it creates the secret, with the bare value. A
+// challenge must be one short line of printable ASCII.
 func (*Provider) Challenge(query url.Values) (answer string, ok bool) {
 	values := query["challenge"]
 	if len(values) != 1 || values[0] == "" || len(values[0]) > maxChallenge {

@@ -12,11 +12,11 @@ import (
 	"webhook-gateway/providers"
 )
 
-// attempt is the member of a notification that Nylas counts up on each retry, inside the signed body.
+// attempt is the member of a notification in which Nylas counts its retries, inside the signed body.
 const attempt = "webhook_delivery_attempt"
 
-// Parse reads a v3 notification, which is one delivery, or a v2 batch, which is one for each delta. The
-// content type does not matter: Nylas promises none.
+// Parse reads a v3 notification, which is one delivery, or a v2 batch, which is one for each delta. It ignores the
+// content type: Nylas does not document one.
 func (p *Provider) Parse(_ string, body []byte) ([]providers.Delivery, error) {
 	doc, err := p.docs.Parse(body)
 	if err != nil {
@@ -43,8 +43,8 @@ func (p *Provider) Parse(_ string, body []byte) ([]providers.Delivery, error) {
 	return deliveries, nil
 }
 
-// notification reads a v3 envelope, or whatever else the body is. Many types have no grant: bookings,
-// agent accounts, transactional mail, bots on their own.
+// notification reads a v3 envelope, or a body of any other form. Many types have no grant: bookings, agent accounts,
+// transactional mail, standalone bots.
 func notification(s *canonical.Strict, root canonical.Value) providers.Delivery {
 	data := s.Object(root, "data")
 	d := providers.Delivery{
@@ -70,7 +70,7 @@ func notification(s *canonical.Strict, root canonical.Value) providers.Delivery 
 	return d
 }
 
-// batch reads the deltas of a v2 body; none when it has none. It stops at the first one too many.
+// batch reads the deltas of a v2 body; nil if it has none. It stops at the first one beyond the limit.
 func batch(s *canonical.Strict, root canonical.Value) []providers.Delivery {
 	var deliveries []providers.Delivery
 	for v := range s.Member(root, "deltas", canonical.Array).Elements() {
@@ -82,10 +82,10 @@ func batch(s *canonical.Strict, root canonical.Value) []providers.Delivery {
 	return deliveries
 }
 
-// Batch makes a v2 batch of one delta.
+// Batch returns a v2 batch with one delta.
 func (*Provider) Batch(part []byte) []byte { return fmt.Appendf(nil, `{"deltas":[%s]}`, part) }
 
-// delta reads one element of a v2 batch. An element that is no object is a delivery nonetheless.
+// delta reads one element of a v2 batch. An element that is not an object is a delivery too.
 func delta(s *canonical.Strict, v canonical.Value) providers.Delivery {
 	data := s.Object(v, "object_data")
 	account := s.Text(data, "account_id")
@@ -103,15 +103,15 @@ func delta(s *canonical.Strict, v canonical.Value) providers.Delivery {
 	return d
 }
 
-// deltaID makes an id of what tells one delta from another, for v2 has none: what happened, to which
-// object, when and in whose account. Without one of them there is no telling, and no id.
+// deltaID makes an id from everything that tells one delta from another, because v2 has no ids: what happened, to
+// which object, when, and in which account. If one of them is missing, there is no id.
 func deltaID(kind, object string, date canonical.Value, account string) string {
 	if kind == "" || object == "" || date.Kind() != canonical.Number || account == "" {
 		return ""
 	}
 	h := sha256.New()
 	for _, part := range []string{kind, object, string(date.Raw()), account} {
-		h.Write(strconv.AppendInt(nil, int64(len(part)), 10)) // the length first: no two lists run together alike
+		h.Write(strconv.AppendInt(nil, int64(len(part)), 10)) // with the length before each part, two lists never give the same text
 		h.Write([]byte{':'})
 		h.Write([]byte(part))
 	}

@@ -64,7 +64,7 @@ func sampleMessage(r samples.Names) samples.Object {
 	}
 }
 
-// sampleNotification wraps an object. An attempt differs from the one before in its counter alone.
+// sampleNotification wraps an object. Attempts differ only in their counter.
 func sampleNotification(r samples.Names, typ, source string, about samples.Object) samples.Sample {
 	id, now := samples.Random(26), time.Now().Unix()
 	return samples.Sample{ContentType: samples.JSON, Attempt: func(n int) ([]byte, http.Header) {

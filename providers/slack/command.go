@@ -8,7 +8,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-// command reads a slash command, or whatever else a form without a payload is.
+// command reads a slash command, or any other form without a payload.
 func command(f fields) (providers.Delivery, error) {
 	for _, name := range []string{"team_id", "enterprise_id", "is_enterprise_install", "api_app_id"} {
 		if len(f[name]) > 1 {
@@ -32,8 +32,8 @@ func command(f fields) (providers.Delivery, error) {
 	return d, nil
 }
 
-// commandID is the command's trigger or, where it has none, its response_url: hashed, because whoever has
-// that URL may answer in the user's channel.
+// commandID returns the command's trigger or, if it has none, a hash of its response_url. It is hashed because the
+// URL lets its holder answer in the user's channel.
 func commandID(f fields) string {
 	if trigger := f.only("trigger_id"); trigger != "" {
 		return trigger

@@ -9,13 +9,13 @@ import (
 	"webhook-gateway/providers"
 )
 
-// content is the fingerprint of an event without what may differ between the attempts to deliver it: when
-// it is sent, whom it is sent for, and the deprecated verification token.
+// content returns the fingerprint of an event without what may differ between attempts to deliver it: the time of
+// sending, the installations it is sent for, and the deprecated verification token.
 func content(root canonical.Value) string {
 	return root.Fingerprint("token", "event_time", "event_context", "authorizations", "authed_users", "authed_teams")
 }
 
-// event reads the JSON of an event, a notice or an interaction, or whatever else it is.
+// event reads the JSON of an event, a notice, an interaction, or anything else.
 func event(root canonical.Value) (providers.Delivery, error) {
 	var s canonical.Strict
 	n := namesIn(&s, root)
@@ -39,8 +39,8 @@ func event(root canonical.Value) (providers.Delivery, error) {
 	return d, nil
 }
 
-// eventID is what is equal whenever Slack sends the same thing again, and is different otherwise; empty
-// where Slack documents nothing that is: a view_closed, a block_suggestion, whatever is not known here.
+// eventID returns an id that stays equal when Slack sends the same thing again, and differs otherwise. It is empty
+// for kinds for which Slack documents no such id: view_closed, block_suggestion, unknown ones.
 func eventID(kind string, root canonical.Value) string {
 	switch kind {
 	case "event_callback":
@@ -70,8 +70,8 @@ func eventID(kind string, root canonical.Value) string {
 	return ""
 }
 
-// join makes one id of several parts, none of which may be missing, so that no two lists give the same
-// one. The kind before them keeps it from being taken for an id of Slack's own.
+// join makes one id from several parts, so that two different lists never give the same id. It returns "" if a part
+// is missing. The kind in front distinguishes it from Slack's own ids.
 func join(kind string, parts ...string) string {
 	var id strings.Builder
 	id.WriteString(kind)
@@ -84,8 +84,8 @@ func join(kind string, parts ...string) string {
 	return id.String()
 }
 
-// channel is where an event or an interaction took place: a channel's id, the channel itself, or the
-// channel of the item it is about.
+// channel returns the id of the channel where an event or an interaction took place. It is given as a text, in an
+// object, or for the item that the event is about.
 func channel(v canonical.Value) string {
 	place := v.Only("channel")
 	switch place.Kind() {

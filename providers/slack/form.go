@@ -8,10 +8,10 @@ import (
 	"webhook-gateway/providers"
 )
 
-// fields are those of a form that are read here. Of one that is repeated there are two values.
+// fields holds the form fields that are read here. Of a repeated field it holds two values.
 type fields map[string][]string
 
-// parseForm reads the body, and nothing but the body: Slack does not sign the query of the URL.
+// parseForm reads only the body: Slack does not sign the query of the URL.
 func parseForm(contentType string, body []byte) (fields, error) {
 	if len(body) == 0 || !isForm(contentType) {
 		return nil, fmt.Errorf("%w: neither JSON nor a form", providers.ErrMalformed)
@@ -28,7 +28,7 @@ func parseForm(contentType string, body []byte) (fields, error) {
 	return f, nil
 }
 
-// maxFieldName is the length of the longest name below, each of its bytes escaped.
+// maxFieldName is the length of the longest name below with each byte escaped.
 const maxFieldName = 3 * len("is_enterprise_install")
 
 func isRead(name string) bool {
@@ -40,7 +40,7 @@ func isRead(name string) bool {
 	return false
 }
 
-// only is a field's value when it has exactly one.
+// only returns a field's value if it has exactly one.
 func (f fields) only(name string) string {
 	if len(f[name]) != 1 {
 		return ""
@@ -51,7 +51,7 @@ func (f fields) only(name string) string {
 func (f fields) has(name string) bool { return len(f[name]) > 0 }
 
 func isForm(contentType string) bool {
-	// A parameter that cannot be read does not matter: the type before it is returned all the same.
+	// A malformed parameter does not matter: the type before it is returned all the same.
 	mediaType, _, _ := mime.ParseMediaType(contentType)
 	return mediaType == "application/x-www-form-urlencoded"
 }

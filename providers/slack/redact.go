@@ -7,7 +7,7 @@ import (
 	"webhook-gateway/internal/scrub"
 )
 
-// idForm is that of an id. Its first letter tells a channel, a user or a team; an event's begins with Ev.
+// idForm matches an id. Its first letter distinguishes channels, users and teams; an event's id begins with Ev.
 var idForm = regexp.MustCompile(`^(Ev|[A-Z])[A-Z0-9]{7,}$`)
 
 // The token of a workflow's function, in JSON and in the payload of a form.
@@ -16,8 +16,8 @@ var (
 	encodedFunctionToken = regexp.MustCompile(`(?i)(%22bot_access_token%22(?:\+|%20|%09|%0a|%0d)*(?:%3a|:)(?:\+|%20|%09|%0a|%0d)*%22)(?:%5c%..|[^%&]|%[^2&]|%2[^2&])+`)
 )
 
-// Redact empties each bot_access_token. With it a function acts in the workspace until it has completed, and a
-// body is kept for weeks.
+// Redact empties each bot_access_token. A function can act in the workspace with it until the function completes, and
+// bodies are kept for weeks.
 func (*Provider) Redact(body []byte) []byte { return redact(body) }
 
 func redact(body []byte) []byte {

@@ -47,7 +47,7 @@ func (*Provider) Samples() samples.Set {
 
 func timestamp(t time.Time) string { return fmt.Sprintf("%d.%06d", t.Unix(), t.Nanosecond()/1000) }
 
-// sampleInstallation says through which installation an event comes: a workspace's, or a whole organization's.
+// sampleInstallation returns the installation that an event comes through: a workspace's, or a whole organization's.
 func sampleInstallation(r samples.Names) (team, enterprise any, orgWide bool) {
 	if e := r["enterprise_id"]; e != "" {
 		enterprise = e
@@ -58,7 +58,7 @@ func sampleInstallation(r samples.Names) (team, enterprise any, orgWide bool) {
 	return r.Or("team_id", "T0UNKNOWN01"), enterprise, false
 }
 
-// sampleEvent wraps an inner event. A retry has another time and another token in it, and tells its number.
+// sampleEvent wraps an inner event. A retry has another time and token in its body, and its number in a header.
 func sampleEvent(r samples.Names, event samples.Object) samples.Sample {
 	now := time.Now()
 	id := "Ev" + strings.ToUpper(samples.Random(9))
@@ -85,7 +85,7 @@ func sampleEvent(r samples.Names, event samples.Object) samples.Sample {
 	}}
 }
 
-// sampleTrigger is unique per interaction.
+// sampleTrigger returns a trigger id, unique for each interaction.
 func sampleTrigger() string {
 	return fmt.Sprintf("%d.%d.%s", time.Now().UnixNano(), 4242, samples.Random(32))
 }
@@ -135,7 +135,7 @@ func sampleRateLimit(r samples.Names) samples.Sample {
 	team, _, _ := sampleInstallation(r)
 	return samples.Sample{ContentType: samples.JSON, Attempt: samples.Same(samples.Object{
 		"token": samples.Random(24), "type": "app_rate_limited", "team_id": team,
-		// The vendor's is a whole minute. This one differs from the sample before, which it would repeat otherwise.
+		// Slack sends a whole minute. This value differs from the last sample's, which it would repeat otherwise.
 		"minute_rate_limited": time.Now().Unix(), "api_app_id": r.Or("api_app_id", "A0SAMPLEAPP"),
 	}.Bytes())}
 }

@@ -21,12 +21,11 @@ const (
 	version         = "v0"
 )
 
-// tolerance is how far Slack tells receivers to let the timestamp be from their clock, either way.
+// tolerance is how far Slack allows the timestamp to be from the receiver's clock, in both directions.
 const tolerance = 5 * 60 // seconds
 
-// Prove takes the signature and its timestamp, in the one spelling that Slack documents. slack-go's
-// verifier, which Verify uses, is broader: it takes the first of several headers, hex in upper case, and
-// timestamps with a sign or with zeros before them.
+// Prove reads the signature and its timestamp, only as Slack documents them. slack-go's verifier, which Verify uses,
+// accepts more: the first of several headers, hex in upper case, and timestamps with a sign or leading zeros.
 func (*Provider) Prove(h http.Header, now time.Time) (providers.Proof, error) {
 	signatures, timestamps := h.Values(signatureHeader), h.Values(timestampHeader)
 	if len(signatures) != 1 || len(timestamps) != 1 {
@@ -46,8 +45,8 @@ func (*Provider) Prove(h http.Header, now time.Time) (providers.Proof, error) {
 	return proof{http.Header{signatureHeader: {signature}, timestampHeader: {timestamp}}}, nil
 }
 
-// fresh reports whether a timestamp of decimal digits is within the tolerance. It counts in seconds, of
-// which few enough digits are let in, because a time.Duration has room for three centuries only.
+// fresh reports whether a timestamp of decimal digits is within the tolerance. It counts in seconds and limits the
+// digits, because a time.Duration spans only three centuries.
 func fresh(timestamp string, now time.Time) bool {
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil || len(timestamp) > 12 {
@@ -57,16 +56,16 @@ func fresh(timestamp string, now time.Time) bool {
 	return -tolerance <= age && (age < tolerance || age == tolerance && now.Nanosecond() == 0)
 }
 
-// proof is the two headers, alone and well-formed.
+// proof holds the two headers, alone and well-formed.
 type proof struct {
 	header http.Header
 }
 
-// Verify leaves the comparison to slack-go, and to this side what slack-go lets through: it takes a blank
-// secret for a secret. None of its errors is passed on: until its v0.31 they held the right signature.
+// Verify lets slack-go compare the signatures, but refuses a blank secret itself, because slack-go accepts one. It
+// returns none of slack-go's errors: until v0.31 they contained the correct signature.
 //
-// slack-go looks at the clock again. A request that reached Prove in the last seconds of its time may
-// therefore fail here, when its body was slow.
+// slack-go checks the clock again. A request that reached Prove just in time may therefore fail here if its body was
+// slow.
 func (p proof) Verify(secret string, body []byte) bool {
 	if strings.TrimSpace(secret) == "" {
 		return false

@@ -1,4 +1,4 @@
-// Package slack reads what Slack sends: the Events API, interactivity and slash commands.
+// Package slack reads Slack's requests: the Events API, interactivity and slash commands.
 package slack
 
 import (
@@ -28,7 +28,7 @@ var (
 	_ providers.Worded     = (*Provider)(nil)
 )
 
-// New returns the provider, which is ready.
+// New returns the provider.
 func New() *Provider { return new(Provider) }
 
 // Name is "slack".
@@ -37,14 +37,14 @@ func (*Provider) Name() string { return "slack" }
 // Retention is two days: Slack's delayed retries run past 24 hours.
 func (*Provider) Retention() time.Duration { return 48 * time.Hour }
 
-// Headers keeps the user agent, and what Slack says of a retry.
+// Headers keeps the user agent, and Slack's headers about a retry.
 func (*Provider) Headers() []string {
 	return []string{"user-agent", "x-slack-retry-num", "x-slack-retry-reason"}
 }
 
-// Parse reads one request, which is one delivery: an event or a notice in JSON, or a form that holds an
-// interaction's JSON in its payload or a slash command in its fields. What the body is, is told from the
-// body where it can be, because Slack's signature does not cover the content type.
+// Parse reads one request, which is one delivery: an event or a notice in JSON, or a form with an interaction's JSON
+// in its payload or a slash command in its fields. It recognizes the kind by the body if possible, because Slack's
+// signature does not cover the content type.
 func (p *Provider) Parse(contentType string, body []byte) ([]providers.Delivery, error) {
 	d, err := p.parse(contentType, body)
 	if err != nil {
@@ -62,7 +62,7 @@ func (p *Provider) parse(contentType string, body []byte) (providers.Delivery, e
 	if err != nil {
 		return providers.Delivery{}, err
 	}
-	// Slack is not known to repeat a form, so its content is its bytes.
+	// Slack is not known to repeat a form, so its fingerprint is that of its bytes.
 	payloads := fields["payload"]
 	switch len(payloads) {
 	case 0:
@@ -95,7 +95,7 @@ func (p *Provider) parseJSON(text []byte, hash func(canonical.Value) string) (pr
 
 const urlVerification = "url_verification"
 
-// maxHandshake bounds a URL verification, which is of about 150 bytes, so that no large body is read twice.
+// maxHandshake bounds a URL verification, which has about 150 bytes, so that a large body is not read twice.
 const maxHandshake = 8 << 10
 
 // Handshake answers a url_verification with its challenge.
@@ -120,11 +120,11 @@ func (p *Provider) Handshake(_ string, body []byte) (answer string, ok bool) {
 	return challenge, true
 }
 
-// MayProbe reports whether the body is sent as a form.
+// MayProbe reports whether the content type is a form's.
 func (*Provider) MayProbe(contentType string) bool { return isForm(contentType) }
 
-// Probe reports whether the body is a form with which Slack checks the certificate of a command's URL:
-// its ssl_check is 1. It need not be signed, so nothing else in it may have an effect.
+// Probe reports whether the body is a form with which Slack checks the certificate of a command's URL: its ssl_check
+// is 1. It need not be signed, so the rest of it must have no effect.
 func (*Provider) Probe(contentType string, body []byte) bool {
 	if looksLikeJSON(body) {
 		return false
@@ -133,7 +133,7 @@ func (*Provider) Probe(contentType string, body []byte) bool {
 	return err == nil && slices.Equal(fields["ssl_check"], []string{"1"})
 }
 
-// looksLikeJSON reports whether a body begins as Slack's JSON does and none of its forms can.
+// looksLikeJSON reports whether a body begins like Slack's JSON, which its forms cannot.
 func looksLikeJSON(body []byte) bool {
 	body = bytes.TrimLeft(body, " \t\r\n")
 	return len(body) > 0 && (body[0] == '{' || body[0] == '[' || body[0] == '"')

@@ -10,21 +10,21 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// names holds whom a body names. Slack puts the installation in different places on its different
-// surfaces; the lists are in the order in which its own framework, Bolt, looks there.
+// names holds the identities that a body names. Slack puts the installation in different places on its different
+// surfaces. The lists are in the order in which Bolt, Slack's own framework, looks for it.
 type names struct {
 	orgWide     bool     // the installation is an organization's, not a workspace's
-	teams       []string // the ids in a team's place, some of which are an enterprise's
+	teams       []string // the ids in a team's place; some are an enterprise's
 	enterprises []string
-	places      []string // enterprises in the place of a team where something happened
+	places      []string // enterprise ids in the place of the team where something happened
 	apps        []string
-	// others are named too, but not as the installation's own.
+	// The body names these too, but not as the installation.
 	otherTeams, otherEnterprises []string
 }
 
-// tenant is the installation's one identity. An organization's is the enterprise: a workspace that is
-// named beside it is only where something happened. An enterprise in the team's place is the installation,
-// whatever the flag says: enterprise.id may be that of the user who clicked.
+// tenant returns the installation's identity. An organization's is the enterprise: a workspace named beside it is
+// only where something happened. An enterprise in the team's place is the installation, whatever the flag says:
+// enterprise.id may be that of the user who clicked.
 func (n *names) tenant() jobs.Identity {
 	team, enterprise := cmp.Or(n.teams...), cmp.Or(n.enterprises...)
 	switch {
@@ -41,7 +41,7 @@ func (n *names) tenant() jobs.Identity {
 	}
 }
 
-// isEnterprise reports whether an id is an enterprise's. Slack's ids tell their kind by their first letter.
+// isEnterprise reports whether an id is an enterprise's. The first letter of Slack's ids shows their kind.
 func isEnterprise(id string) bool { return strings.HasPrefix(id, "E") }
 
 // CheckPin refuses a team_id that is an enterprise's: deliveries name it as enterprise_id.
@@ -52,7 +52,7 @@ func (*Provider) CheckPin(pin jobs.Identity) error {
 	return nil
 }
 
-// inTeamPlace is the identity that an id in a team's place names.
+// inTeamPlace returns the identity that an id in a team's place names.
 func inTeamPlace(id string) jobs.Identity {
 	if isEnterprise(id) {
 		return jobs.Identity{Name: "enterprise_id", Value: id}
@@ -60,7 +60,7 @@ func inTeamPlace(id string) jobs.Identity {
 	return jobs.Identity{Name: "team_id", Value: id}
 }
 
-// named is every identity there is, once, sorted.
+// named returns every identity once, sorted.
 func (n *names) named() []jobs.Identity {
 	var all []jobs.Identity
 	add := func(values []string, identity func(string) jobs.Identity) {
@@ -110,7 +110,8 @@ func namesIn(s *canonical.Strict, root canonical.Value) *names {
 	n.otherEnterprises = append(n.otherEnterprises, s.Text(root, "context_enterprise_id"))
 	inner, outer := flag(s, first), flag(s, root)
 	if first.Kind() == canonical.Object {
-		// An authorization is an installation. What it leaves out is not so, whatever is said outside.
+		// An authorization describes the installation. It is authoritative: what it omits does not apply, even if the
+		// body says so outside of it.
 		n.enterprises, n.orgWide = []string{own}, inner
 		n.otherEnterprises = append(n.otherEnterprises, outside...)
 	} else {
@@ -120,7 +121,7 @@ func namesIn(s *canonical.Strict, root canonical.Value) *names {
 	n.teams = append(make([]string, 0, 8),
 		s.Text(view, "app_installed_team_id"), teamID, s.Text(first, "team_id"), s.Text(root, "team_id"))
 	for _, id := range []string{eventTeam, s.Text(event, "team_id"), s.Text(user, "team_id"), s.Text(view, "team_id")} {
-		// A user without a workspace has an enterprise here, which may be another one than the installation's.
+		// A user without a workspace has an enterprise here, which may differ from the installation's.
 		if isEnterprise(id) {
 			n.places = append(n.places, id)
 		} else {
@@ -132,8 +133,8 @@ func namesIn(s *canonical.Strict, root canonical.Value) *names {
 	return &n
 }
 
-// idOf reads what Slack writes either as an object with an id or as that id alone. The object is absent
-// in the second case.
+// idOf reads what Slack writes either as an object with an id or as the id alone. In the second case the object is
+// absent.
 func idOf(s *canonical.Strict, v canonical.Value, name string) (object canonical.Value, id string) {
 	member := s.Member(v, name, canonical.Object, canonical.String)
 	if member.Kind() == canonical.String {

@@ -121,5 +121,5 @@ func tryDatabase(ctx context.Context, cfg configs.Config) (*preflight.Database, 
 		return nil, err
 	}
 	defer pg.Close(pool)
-	return preflight.Try(ctx, preflight.Target{Pool: pool, URL: cfg.DatabaseURL.Reveal(), Keys: keys, AcceptFsyncOff: cfg.AcceptFsyncOff}, wired()[0])
+	return preflight.Try(ctx, preflight.Target{Pool: pool, URL: cfg.DatabaseURL.Reveal(), Keys: keys, AcceptFsyncOff: cfg.AcceptFsyncOff}, vendors()[0])
 }

@@ -22,8 +22,8 @@ func (r *running) dial(beginning string) net.Conn {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience)) // a TCP connection can
-	_, _ = io.WriteString(conn, beginning)         // it may be closed already
+	_ = conn.SetDeadline(time.Now().Add(testTimeout)) // a TCP connection can
+	_, _ = io.WriteString(conn, beginning)            // it may be closed already
 	return conn
 }
 
@@ -31,7 +31,7 @@ func (r *running) dial(beginning string) net.Conn {
 func (r *running) until(series string, want float64) {
 	r.t.Helper()
 	var got float64
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
 		if got = r.metric(series); got == want {
 			return
 		}

@@ -53,13 +53,13 @@ between runs in --dir. Ctrl-C stops all of it. GATEWAY_PG_BIN names another fold
 	return cmd
 }
 
-// interrupted reports whether an error says no more than that ctx has ended.
+// interrupted reports whether an error only says that ctx has ended.
 func interrupted(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)))
 }
 
 func (f *devFlags) run(cmd *cobra.Command) error {
-	// Before the seconds that a first start takes.
+	// Check before a first start, which takes seconds.
 	if err := errors.Join(checkFree("--listen", f.listen), checkFree("--admin-listen", f.adminListen)); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (f *devFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// checkFree refuses an address that cannot be listened on, by its flag's name.
+// checkFree returns an error with the flag's name if nothing can listen on the address.
 func checkFree(flag, address string) error {
 	l, err := net.Listen("tcp", address)
 	switch {
@@ -98,13 +98,13 @@ func (f *devFlags) gateway(ctx context.Context, cmd *cobra.Command, r dev.Runnin
 		return err
 	}
 	r.Env.Listen, r.Env.AdminListen = f.listen, f.adminListen
-	// The settings of the environment and the file hold, except for those of this directory.
+	// The environment and the file set everything except the settings of this directory.
 	cfg, err := settingsOver(cmd, r.Env.Vars())
 	if err != nil {
 		return err
 	}
 	r.Env.AdminOpen = cfg.AdminOpen
-	return gateway.Serve(ctx, cfg, wired(), cmd.ErrOrStderr(), func(at gateway.Addresses) {
+	return gateway.Serve(ctx, cfg, vendors(), cmd.ErrOrStderr(), func(at gateway.Addresses) {
 		r.Env.Listen, r.Env.AdminListen = at.Public.String(), at.Admin.String()
 		if err := errors.Join(r.Folder.WriteEnv(r.Env), f.print(cmd, r, registered)); err != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", err)
@@ -122,10 +122,10 @@ func registerSamples(ctx context.Context, env dev.Env) ([]dev.Registered, error)
 		return nil, fmt.Errorf("connect to the private PostgreSQL: %w", err)
 	}
 	defer pg.Close(pool)
-	return dev.Register(ctx, pool, keys, wired())
+	return dev.Register(ctx, pool, keys, vendors())
 }
 
-// print says where everything is and what to try next.
+// print prints the addresses and what to try next.
 func (f *devFlags) print(cmd *cobra.Command, r dev.Running, made []dev.Registered) error {
 	again := invocation()
 	inDir, envFile := "", "./"+devDirDefault+"/env"

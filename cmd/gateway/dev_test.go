@@ -23,8 +23,8 @@ import (
 	"webhook-gateway/test/binary"
 )
 
-// patience bounds what a test waits for, on a machine that is busy with other tests.
-const patience = 2 * time.Minute
+// testTimeout bounds what a test waits for, on a machine that is busy with other tests.
+const testTimeout = 2 * time.Minute
 
 // openDir is a directory that every user can enter, which t.TempDir's parent is not.
 func openDir(t *testing.T) string {
@@ -92,7 +92,7 @@ func (d *devRun) environ() []string {
 // until reads what it prints up to a line that holds the text.
 func (d *devRun) until(text string) string {
 	d.t.Helper()
-	timer := time.AfterFunc(patience, func() { _ = d.cmd.Process.Kill() })
+	timer := time.AfterFunc(testTimeout, func() { _ = d.cmd.Process.Kill() })
 	defer timer.Stop()
 	var read strings.Builder
 	for {
@@ -125,7 +125,7 @@ func (d *devRun) end(sig syscall.Signal) int {
 	if err := d.cmd.Process.Signal(sig); err != nil {
 		d.t.Fatal(err)
 	}
-	timer := time.AfterFunc(patience, func() { _ = d.cmd.Process.Kill() })
+	timer := time.AfterFunc(testTimeout, func() { _ = d.cmd.Process.Kill() })
 	defer timer.Stop()
 	_, _ = d.stdout.WriteTo(&bytes.Buffer{}) // to its end; what matters is the status
 	_ = d.cmd.Wait()
@@ -135,7 +135,7 @@ func (d *devRun) end(sig syscall.Signal) int {
 // shell runs a command as a person would copy it, in the same directory.
 func (d *devRun) shell(command string) result {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(d.t.Context(), testTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir, cmd.Env = d.dir, d.environ()

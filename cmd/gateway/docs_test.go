@@ -44,7 +44,7 @@ func scraped(t *testing.T) map[string]family {
 	reg, pool := prometheus.NewRegistry(), pgtest.Pool(t)
 	gateway.RegisterProcess(reg, pool)
 	sink := logsink.New(io.Discard, reg)
-	g, err := gateway.New(gateway.Base{Config: cfg, Vendors: wired(), Pool: pool, Keys: keys, Registry: reg, Log: gateway.NewLogger(sink, cfg)})
+	g, err := gateway.New(gateway.Base{Config: cfg, Vendors: vendors(), Pool: pool, Keys: keys, Registry: reg, Log: gateway.NewLogger(sink, cfg)})
 	if err != nil {
 		t.Fatal(err)
 	}

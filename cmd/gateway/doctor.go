@@ -103,7 +103,7 @@ func (f *doctorFlags) explain(err error) error {
 	return err
 }
 
-// validate checks the flags, and returns when the requests were received; zero when they say so themselves.
+// validate checks the flags, and returns the time of receipt; zero if the requests have their own.
 func (f *doctorFlags) validate(args []string) (received time.Time, err error) {
 	if err := checkProvider(f.provider, false); err != nil {
 		return received, err
@@ -191,7 +191,7 @@ type diagnosisJSON struct {
 	doctor.Diagnosis
 }
 
-// report prints what was found; an error unless all would be accepted.
+// report prints the diagnoses. It returns an error unless all requests would be accepted.
 func (f *doctorFlags) report(cmd *cobra.Command, list []diagnosisJSON) error {
 	refused := 0
 	for _, d := range list {
@@ -226,7 +226,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// printDiagnosis shows a diagnosis to people. What came off the wire must not reach a terminal as it is.
+// printDiagnosis prints a diagnosis for people. It escapes received text, which must not control a terminal.
 func printDiagnosis(out io.Writer, d diagnosisJSON) error {
 	fmt.Fprintln(out, safetext.Line(d.Name))
 	w := newTable(out)

@@ -87,7 +87,7 @@ func TestServeCapturesReplay(t *testing.T) {
 // waitForCaptures waits until a recorder has written n captures.
 func waitForCaptures(t *testing.T, dir string, n int) []*capture.Capture {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
 		if list, err := capture.LoadAll(dir); err == nil && len(list) >= n {
 			return list
 		}

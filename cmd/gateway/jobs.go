@@ -80,7 +80,7 @@ func (f *jobFlags) check() (jobs.NewJob, error) {
 
 // checkPins refuses a pin that no delivery of the vendor can match.
 func checkPins(n jobs.NewJob) error {
-	for _, v := range wired() {
+	for _, v := range vendors() {
 		checker, ok := v.(providers.PinChecker)
 		if !ok || v.Name() != n.Provider {
 			continue

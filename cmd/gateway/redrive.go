@@ -41,8 +41,8 @@ func dropsRedriveCommand() *cobra.Command {
 stored as things stand now. It reaches only jobs of the source, or the job, whose secret verified it. A delivery that
 is in the inbox already ends as a duplicate; one that is dropped again leaves its drop as it is.
 
-Not redriven are a hash_mismatch, whose key belongs to other content, a drop whose request was not kept, and one that
-was redriven with success before. The gateway records who did it (--by) and why (--why); drops show prints that. Run
+It refuses a hash_mismatch, whose key belongs to other content, a drop whose request was not kept, and one that was
+redriven with success before. The gateway records who did it (--by) and why (--why); drops show prints that. Run
 with --dry-run first. Drops that are selected by flags instead of ids are redriven only with --yes.
 
 The exit status is 1 if a delivery failed, or a drop named by its id could not be redriven.`,
@@ -128,7 +128,7 @@ func newDriver(ctx context.Context, pool *pgxpool.Pool, cfg configs.Config, log 
 		return nil, err
 	}
 	return redrive.New(redrive.Deps{
-		Pool: pool, Vendors: wired(), Directory: snapshot, Registerer: prometheus.NewRegistry(), Log: log,
+		Pool: pool, Vendors: vendors(), Directory: snapshot, Registerer: prometheus.NewRegistry(), Log: log,
 	}, inbox.Options{
 		QueueDeliveries: cfg.QueueDeliveries, QueueBytes: cfg.QueueBytes,
 		BatchDeliveries: cfg.BatchDeliveries, BatchBytes: cfg.BatchBytes,

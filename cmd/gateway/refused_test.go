@@ -23,7 +23,7 @@ func (r *running) raw(text string) string {
 		r.t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(testTimeout))
 	_, _ = io.WriteString(conn, text) // the gateway may have answered before all of it is written
 	answer, err := io.ReadAll(conn)
 	if err != nil && len(answer) == 0 {
@@ -35,7 +35,7 @@ func (r *running) raw(text string) string {
 // wait waits for a line of the log in which a text is.
 func (l *logBuffer) wait(t *testing.T, with string) string {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
 		if lines := l.lines(with); len(lines) > 0 {
 			return lines[0]
 		}
@@ -149,7 +149,7 @@ func TestUnsettledDeliveryIsOneLine(t *testing.T) {
 	if got := r.postSlack("/webhooks/slack/sources/main", slackSecret, slackEvent("T1", "Ev1", "hi")); got.status != http.StatusServiceUnavailable {
 		t.Errorf("answered %d, want 503", got.status)
 	}
-	for deadline := time.Now().Add(patience); r.metric(`gateway_deliveries_failed_total{provider="slack"}`) != 1; {
+	for deadline := time.Now().Add(testTimeout); r.metric(`gateway_deliveries_failed_total{provider="slack"}`) != 1; {
 		if time.Now().After(deadline) {
 			t.Fatal("it has no ending")
 		}

@@ -40,8 +40,8 @@ func locate(cmd *cobra.Command, dir string) (located, error) {
 	return locateDev(dir, "")
 }
 
-// locateDev finds the gateway dev in dir. If there is none, the error says what to do; with ends what it says of
-// settings.
+// locateDev finds the gateway dev in dir. If there is none, the error says what to do; with is added to what it says
+// about settings.
 func locateDev(dir, with string) (located, error) {
 	env, err := dev.Folder(dir).Env()
 	if errors.Is(err, dev.ErrNotRunning) {

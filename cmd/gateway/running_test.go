@@ -99,7 +99,7 @@ func startGatewayOn(t *testing.T, url string, edit ...func(*configs.Config)) *ru
 	reg := prometheus.NewRegistry()
 	logged := &logBuffer{}
 	sink := logsink.New(logged, reg)
-	g, err := gateway.New(gateway.Base{Config: cfg, Vendors: wired(), Pool: pool, Keys: keys, Registry: reg, Log: gateway.NewLogger(sink, cfg)})
+	g, err := gateway.New(gateway.Base{Config: cfg, Vendors: vendors(), Pool: pool, Keys: keys, Registry: reg, Log: gateway.NewLogger(sink, cfg)})
 	if err != nil {
 		t.Fatal(err)
 	}

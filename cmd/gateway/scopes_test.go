@@ -21,7 +21,7 @@ func (foreverVendor) Retention() time.Duration { return 0 }
 
 func TestScopesOfVendors(t *testing.T) {
 	t.Parallel()
-	scopes, err := inbox.Scopes(append(wired(), plainVendor{slack.New()}))
+	scopes, err := inbox.Scopes(append(vendors(), plainVendor{slack.New()}))
 	if err != nil {
 		t.Fatal(err)
 	}

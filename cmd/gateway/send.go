@@ -70,7 +70,7 @@ func sendLong() string {
 	var b strings.Builder
 	b.WriteString("Signs a sample with the secret in the database, sends it, and reads the outcome from the database.\n" +
 		"The exit status is 0 if every answer was 200 and every delivery that should be stored is stored.\n")
-	for _, v := range wired() {
+	for _, v := range vendors() {
 		if sampler, ok := v.(providers.Sampler); ok {
 			fmt.Fprintf(&b, "\n%s:\n", v.Name())
 			for _, k := range sampler.Samples().Kinds {

@@ -68,7 +68,7 @@ func sentOut(r send.Request, kind string, result send.Result) reportJSON {
 	return out
 }
 
-// printSent shows what was sent, answered and stored. A repeat has the rows of the first.
+// printSent prints what was sent, answered and stored. A repeat shares the rows of the first.
 func printSent(cmd *cobra.Command, r send.Request, kind string, result send.Result, asJSON bool) error {
 	if asJSON {
 		return printJSON(cmd, sentOut(r, kind, result))

@@ -35,7 +35,7 @@ func rows(report map[string]any, list string) []map[string]any {
 func TestEverySampleEndsAsItShould(t *testing.T) {
 	t.Parallel()
 	r, c := sender(t)
-	for _, v := range wired() {
+	for _, v := range vendors() {
 		set := v.(providers.Sampler).Samples()
 		r.addSource(v.Name(), "main", "a secret of "+v.Name(), set.Application)
 		for _, tenant := range set.Tenants {
@@ -48,7 +48,7 @@ func TestEverySampleEndsAsItShould(t *testing.T) {
 		"booking.created": nil, "challenge": nil, "deltas": {"message.created", "thread.replied"},
 	}
 	dropped := map[string]string{"booking.created": "unknown_job"}
-	for _, v := range wired() {
+	for _, v := range vendors() {
 		for _, kind := range v.(providers.Sampler).Samples().Kinds {
 			t.Run(v.Name()+" "+kind.Name, func(t *testing.T) {
 				got := c.json("send", v.Name(), kind.Name, "--source", "main", "--target", r.url)

@@ -12,8 +12,8 @@ import (
 	"webhook-gateway/providers/slack"
 )
 
-// wired lists the vendors that this gateway receives from. A new one is one line here.
-func wired() []providers.Provider {
+// vendors lists the vendors that this gateway receives from. A new one is one line here.
+func vendors() []providers.Provider {
 	return []providers.Provider{
 		slack.New(),
 		nylas.New(),
@@ -23,7 +23,7 @@ func wired() []providers.Provider {
 // vendorsByName are the vendors of this build.
 func vendorsByName() map[string]providers.Provider {
 	list := make(map[string]providers.Provider)
-	for _, p := range wired() {
+	for _, p := range vendors() {
 		list[p.Name()] = p
 	}
 	return list
@@ -42,9 +42,9 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = gateway.Serve(cmd.Context(), cfg, wired(), cmd.ErrOrStderr(), nil)
+			err = gateway.Serve(cmd.Context(), cfg, vendors(), cmd.ErrOrStderr(), nil)
 			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
-				return nil // told to stop before it received anything
+				return nil // stopped before it received anything
 			}
 			return err
 		},

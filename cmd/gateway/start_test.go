@@ -42,7 +42,7 @@ func startServing(t *testing.T, url string, edit ...string) *serving {
 	reader, log := io.Pipe()
 	s := &serving{t: t, stop: stop, up: make(chan gateway.Addresses, 1), down: make(chan error, 1), log: bufio.NewScanner(reader)}
 	go func() {
-		s.down <- gateway.Serve(ctx, cfg, wired(), log, func(a gateway.Addresses) { s.up <- a })
+		s.down <- gateway.Serve(ctx, cfg, vendors(), log, func(a gateway.Addresses) { s.up <- a })
 		log.Close()
 	}()
 	t.Cleanup(func() {

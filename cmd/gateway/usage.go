@@ -77,7 +77,7 @@ func addRefFlag(cmd *cobra.Command, refs *[]string, help string) {
 
 func wiredNames() []string {
 	var names []string
-	for _, p := range wired() {
+	for _, p := range vendors() {
 		names = append(names, p.Name())
 	}
 	slices.Sort(names)

@@ -8,7 +8,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-// newRecorder starts the recorder that the settings ask for; nil when they ask for none. Stop ends it.
+// newRecorder starts the recorder that the settings configure; nil if they configure none. Stop ends it.
 func newRecorder(b Base, directory *jobs.Directory) (*capture.Recorder, error) {
 	if b.Config.CaptureDir == "" && b.Config.RejectedDir == "" {
 		return nil, nil
@@ -23,7 +23,7 @@ func newRecorder(b Base, directory *jobs.Directory) (*capture.Recorder, error) {
 	return r, nil
 }
 
-// observer is the recorder as what looks on; nothing does when there is none.
+// observer returns the recorder as an observer; nil without a recorder.
 func observer(r *capture.Recorder) providers.Observer {
 	if r == nil {
 		return nil

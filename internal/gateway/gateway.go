@@ -68,7 +68,7 @@ func Serve(ctx context.Context, cfg configs.Config, vendors []providers.Provider
 	return g.Run(ctx, ready)
 }
 
-// Base is what the parts of a gateway stand on.
+// Base holds what the parts of a gateway need.
 type Base struct {
 	Config   configs.Config
 	Vendors  []providers.Provider
@@ -78,7 +78,7 @@ type Base struct {
 	Log      *slog.Logger
 }
 
-// Gateway is the parts of a running gateway, in the order of the flow.
+// Gateway holds the parts of a running gateway, in the order of the flow.
 type Gateway struct {
 	Base
 	receiver  *providers.Receiver
@@ -90,7 +90,7 @@ type Gateway struct {
 
 	connections *connections.Limit
 	partitions  *inbox.Partitions
-	check       func(context.Context) error // of the database, at the start; nil: none
+	check       func(context.Context) error // checks the database at the start; may be nil
 	fsyncOff    prometheus.Gauge
 	open        atomic.Bool // the start is over: requests are received
 }

@@ -132,6 +132,27 @@ func TestLockWaitIsBounded(t *testing.T) {
 	b.want(b.read(r, content("1")), idempotency.Absent)
 }
 
+// A migration may lock the whole table.
+func TestLockWaitOnTable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	single := open(t, b.url, func(c *pgxpool.Config) { c.MaxConns = 1 })
+	keys := idempotency.MustService(single, idempotency.Options{LockWait: 50 * time.Millisecond})
+	// The statements are prepared before the table is locked.
+	if _, err := keys.Claim(t.Context(), b.ref("tool.email.send", "before"), content("1"), lease); err != nil {
+		t.Fatal(err)
+	}
+	tx := b.begin()
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE agent.idempotency_keys IN SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := keys.Claim(ctx, b.ref("tool.email.send", "k"), content("1"), lease); !errors.Is(err, idempotency.ErrLockTimeout) {
+		t.Errorf("%v, want ErrLockTimeout", err)
+	}
+}
+
 func TestEndingsAreFinal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

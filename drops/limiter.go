@@ -27,7 +27,7 @@ type Origin struct {
 
 // Keep is what to keep of one drop.
 type Keep struct {
-	Row  bool // it has a row of its own
+	Row  bool // it has its own row
 	Body bool // and the row keeps the request
 	// Count is how many drops the row stands for: its own, and those before it without a row. 0 without a row.
 	Count int

@@ -83,7 +83,7 @@ func TestLimiterEarlierInstant(t *testing.T) {
 	admit(l, origin, noon(), 500)
 	admit(l, origin, noon().Add(-time.Hour), 500)
 	if keep := l.Admit(origin, uuid.New(), noon().Add(time.Second)); keep.Row {
-		t.Error("an old instant began a minute of its own")
+		t.Error("an old instant began a new minute")
 	}
 }
 

@@ -177,7 +177,7 @@ func TestSweepSkipsLocked(t *testing.T) {
 	defer cancel()
 	read, deleted, err := NewStore(pool).Sweep(bounded, time.Millisecond, 100)
 	if err != nil || read != 6 || deleted != 6 {
-		t.Errorf("read %d, deleted %d, %v; want the 6 that nobody holds", read, deleted, err)
+		t.Errorf("read %d, deleted %d, %v; want the 6 that are not held", read, deleted, err)
 	}
 }
 

@@ -220,7 +220,7 @@ func TestCompleteManyLikeSingle(t *testing.T) {
 		}
 	}
 	if _, cut := b.read(ref(5), content("1")).Answer.Unkept(); !cut {
-		t.Error("what is no JSON was stored as it is")
+		t.Error("invalid JSON was stored")
 	}
 	if recorded, err := b.keys.CompleteMany(t.Context(), nil); err != nil || len(recorded) != 0 {
 		t.Errorf("nothing: %v, %v", recorded, err)

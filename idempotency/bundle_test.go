@@ -211,7 +211,7 @@ func (b *bundle) blocked(n int) {
 			return
 		}
 	}
-	b.Fatalf("nobody waits for a lock, want %d", n)
+	b.Fatalf("no session waits for a lock, want %d", n)
 }
 
 // patient returns a Service that waits for locks as long as a test needs.

@@ -11,7 +11,7 @@ import (
 var hashForm = regexp.MustCompile(`^[a-z][a-z0-9]{0,7}:[0-9a-f]{64}$`)
 
 // Hash is the fingerprint of a request's content, prefixed with its method: c1:<hex> of canonical JSON, r1:<hex> of raw
-// bytes. Hashes of different methods cannot be compared. A Hash is a Fingerprint of its own method only.
+// bytes. Hashes of different methods cannot be compared. A Hash equals a Fingerprint only if both have the same method.
 type Hash struct{ text string }
 
 // ParseHash parses a hash in its text form. For any other text the error wraps ErrHash.

@@ -97,7 +97,7 @@ func wantStorable(t *testing.T, key string) {
 	t.Helper()
 	if len(key) < 1 || len(key) > idempotency.MaxKey || !utf8.ValidString(key) ||
 		strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		t.Errorf("%.80q (%d bytes) is no key", key, len(key))
+		t.Errorf("%.80q (%d bytes) is not a key", key, len(key))
 	}
 }
 

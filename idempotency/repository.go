@@ -191,7 +191,7 @@ func (r *repository) held(ctx context.Context, held Identity) (*record, error) {
 
 const knownSQL = `SELECT EXISTS (SELECT FROM agent.idempotency_keys WHERE id = $1)`
 
-// idExists reports whether a row has the id, whoever owns it.
+// idExists reports whether a row has the id, in any organization.
 func (r *repository) idExists(ctx context.Context, id uuid.UUID) (bool, error) {
 	var known bool
 	err := r.send(ctx, func(b *pgx.Batch) {

@@ -113,7 +113,7 @@ func TestPollsAloneAreFew(t *testing.T) {
 	}
 	took := time.Since(started)
 	if _, all := seen.most(); all > int(took/pollEvery)+3 {
-		t.Errorf("%d look-ups in %s, with nobody asking", all, took)
+		t.Errorf("%d look-ups in %s, without callers", all, took)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestRefreshWhileNoAnswer(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := d.Refresh(short, time.Now()); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("with less time of its own: got %v", err)
+		t.Errorf("with a shorter deadline: got %v", err)
 	}
 	if !found(d.Current().SourceByID(source.ID)) || !d.Loaded() {
 		t.Error("what was read before is gone")
@@ -244,7 +244,7 @@ func TestRefreshWhileDown(t *testing.T) {
 	}
 	began := time.Now()
 	if err := d.Refresh(t.Context(), began); !errors.Is(err, errNotRefreshed) || time.Since(began) > waitAtMost/2 {
-		t.Errorf("when nobody reads any more: got %v after %s", err, time.Since(began))
+		t.Errorf("when no reader is left: got %v after %s", err, time.Since(began))
 	}
 }
 
@@ -308,10 +308,10 @@ func TestWhoWaitsIsToldWhenRunEnds(t *testing.T) {
 	d := NewDirectory(b.pool, b.keys, slog.New(slog.DiscardHandler), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	told := make(chan error, 1)
-	go func() { told <- d.Refresh(context.Background(), time.Now().Add(time.Hour)) }()
+	result := make(chan error, 1)
+	go func() { result <- d.Refresh(context.Background(), time.Now().Add(time.Hour)) }()
 	d.Run(ctx)
-	if err := <-told; !errors.Is(err, errNotRefreshed) {
+	if err := <-result; !errors.Is(err, errNotRefreshed) {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -19,7 +19,7 @@ type StoredJob struct {
 	Source       string     // the name of that source, even if it was removed
 	Pins         []Identity // sorted by name
 	Fallback     bool
-	Secrets      int // how many of its own are live
+	Secrets      int // number of its own live ones
 	// RotatingUntil is set while a rotation is declared open.
 	RotatingUntil *time.Time
 	CreatedAt     time.Time
@@ -76,7 +76,7 @@ func (n *NewJob) check() error {
 	case n.Source == "" && n.Fallback:
 		return fmt.Errorf("%w: only a job of a source can be its fallback", ErrInvalid)
 	case n.Source != "" && !n.Secret.IsZero():
-		return fmt.Errorf("%w: a job of a source has no secret of its own; give the source or the secret, not both", ErrInvalid)
+		return fmt.Errorf("%w: a job of a source has no own secret; give the source or the secret, not both", ErrInvalid)
 	case n.Source != "" && len(n.Pins) != 1:
 		return fmt.Errorf("%w: a job of a source pins exactly one identity of its tenant, like team_id=T123, and not %d",
 			ErrInvalid, len(n.Pins))

@@ -134,7 +134,7 @@ func TestSealBoundToHolder(t *testing.T) {
 		}
 	}
 	if bytes.Equal(sealed, keys.seal(of, mustSecret(t, plain))) {
-		t.Fatal("sealed twice it is the same: the nonce is no nonce")
+		t.Fatal("sealing twice gives the same: the nonce is not random")
 	}
 }
 

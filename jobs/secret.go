@@ -18,7 +18,7 @@ const (
 )
 
 // Secret is a vendor's signing secret. It prints, logs and encodes as [redacted]; only Reveal returns its text. The
-// zero Secret is no secret at all.
+// zero Secret holds no secret.
 type Secret struct {
 	// A pointer, because fmt prints unexported fields of an outer struct without calling their methods: it then shows
 	// an address and not the text.

@@ -181,7 +181,7 @@ func (s *Store) whyNone(ctx context.Context, of Verifier) error {
 	}
 	job, err := s.Job(ctx, of.ID)
 	if err == nil && job.SourceID != uuid.Nil {
-		return fmt.Errorf("%w: job %s has no secrets of its own, its calls are verified with those of the %s source %q; set them there",
+		return fmt.Errorf("%w: job %s has no own secrets: its calls are verified with those of the %s source %q; set them there",
 			ErrInvalid, of.ID, job.Provider, job.Source)
 	}
 	return err
@@ -208,7 +208,7 @@ func checkPins(pins []Identity) error {
 
 func checkProvider(provider string) error {
 	if !providerForm.MatchString(provider) {
-		return fmt.Errorf("%w: %.40q is no provider's name", ErrInvalid, provider)
+		return fmt.Errorf("%w: %.40q is not a provider name", ErrInvalid, provider)
 	}
 	return nil
 }

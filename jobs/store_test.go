@@ -58,7 +58,7 @@ func TestASourceIsStoredAndFound(t *testing.T) {
 		t.Error(diff)
 	}
 	if added.ID.Version() != 7 {
-		t.Errorf("the id %s is no UUIDv7", added.ID)
+		t.Errorf("the id %s is not a UUIDv7", added.ID)
 	}
 	if got, err := b.Source(ctx, "slack", "main"); err != nil || !cmp.Equal(want, got) {
 		t.Errorf("got %+v and %v", got, err)
@@ -96,8 +96,8 @@ func TestStoreRefuses(t *testing.T) {
 		source NewSource
 		text   string
 	}{
-		{NewSource{Provider: "Slack", Name: "a"}, `"Slack" is no provider's name`},
-		{NewSource{Provider: "", Name: "a"}, `"" is no provider's name`},
+		{NewSource{Provider: "Slack", Name: "a"}, `"Slack" is not a provider name`},
+		{NewSource{Provider: "", Name: "a"}, `"" is not a provider name`},
 		{NewSource{Provider: "slack", Name: ""}, `a source cannot be named ""`},
 		{NewSource{Provider: "slack", Name: "a/b"}, `a source cannot be named "a/b"; take 1 to 100 letters`},
 		{NewSource{Provider: "slack", Name: ".a"}, `a source cannot be named`},
@@ -120,7 +120,7 @@ func TestStoreRefuses(t *testing.T) {
 		text string
 	}{
 		{NewJob{Provider: "slack", Source: "main", Pins: team("T1")}, "a job belongs to an organization"},
-		{NewJob{Provider: "slack!", Organization: org}, "is no provider's name"},
+		{NewJob{Provider: "slack!", Organization: org}, "is not a provider name"},
 		{NewJob{Provider: "slack", Organization: org, Source: "main"}, "pins exactly one identity of its tenant, like team_id=T123, and not 0"},
 		{NewJob{Provider: "slack", Organization: org, Source: "main", Pins: []Identity{{"a", "1"}, {"b", "2"}}}, "and not 2"},
 		{NewJob{Provider: "slack", Organization: org, Source: "main", Pins: team("T1"), Secret: mustSecret(t, "s")}, "not both"},
@@ -231,7 +231,7 @@ func TestTakenNamesHolder(t *testing.T) {
 	_, err = b.AddJob(ctx, NewJob{Provider: "nylas", Organization: uuid.New(), Source: "main", Pins: team("T2")})
 	wantRefused(t, err, ErrNotFound, `nylas has no source named "main"`)
 
-	// Elsewhere, under another name of the vendor's, or with secrets of its own, the same value is free.
+	// Elsewhere, under another name of the vendor's, or with its own secrets, the same value is free.
 	b.job(t, NewJob{Provider: "slack", Source: "other", Pins: team("T1"), Fallback: true})
 	b.job(t, NewJob{Provider: "slack", Source: "main", Pins: []Identity{{"enterprise_id", "T1"}}})
 	b.job(t, NewJob{Provider: "slack", Pins: team("T1")})
@@ -294,7 +294,7 @@ func (b *bed) blocked(t *testing.T) {
 		err := b.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting)
 		if err != nil {
-			t.Fatalf("nobody waits for a lock: %v", err)
+			t.Fatalf("no session waits for a lock: %v", err)
 		}
 	}
 }
@@ -438,7 +438,7 @@ func TestJobOfSourceHasNoSecret(t *testing.T) {
 	ctx := t.Context()
 	b.source(t, "slack", "main", "s")
 	of := Verifier{ByJob, b.job(t, NewJob{Provider: "slack", Source: "main", Pins: team("T1")}).ID}
-	const text = `has no secrets of its own, its calls are verified with those of the slack source "main"; set them there`
+	const text = `has no own secrets: its calls are verified with those of the slack source "main"; set them there`
 	wantRefused(t, b.SetSecret(ctx, of, mustSecret(t, "x"), false), ErrInvalid, text)
 	wantRefused(t, b.SetSecret(ctx, of, mustSecret(t, "x"), true), ErrInvalid, text)
 	wantRefused(t, b.DropPrevious(ctx, of), ErrInvalid, text)

@@ -114,7 +114,7 @@ func TestObserverUnsignedBody(t *testing.T) {
 	path := "/webhooks/acme/" + d.addJob(jobs.Job{}).ID.String()
 	d.send(path, "", "unread")
 	if got, ok := look.last(t); !ok || len(got.Body) != 0 {
-		t.Errorf("nobody wants it: shown %+v", got)
+		t.Errorf("not wanted, but shown %+v", got)
 	}
 	look.refused = true
 	for _, tt := range []struct{ sent, least, most int }{
@@ -129,7 +129,7 @@ func TestObserverUnsignedBody(t *testing.T) {
 	}
 }
 
-// Nobody knows what should become of a request that was turned away unread, so that a capture of it would expect
+// The right outcome of a request that was turned away unread is not known, so a capture of it would expect
 // the wrong thing.
 func TestObserverSkipsUnread(t *testing.T) {
 	t.Parallel()

@@ -235,7 +235,7 @@ func TestUnconfirmedIs503(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDoor(t)
-			// Its own secrets or nobody's: another source's would match, and must not be tried.
+			// Its own secrets or none: another source's would match, and must not be tried.
 			d.addSource(t, "main", nil, "new")
 			job := d.addJob(jobs.Job{Keyring: tt.keyring})
 			if got := d.send("/webhooks/acme/"+job.ID.String(), "new", `{}`); got.Code != tt.status {

@@ -240,7 +240,7 @@ func TestTooManyDeliveriesAreMalformed(t *testing.T) {
 	}
 }
 
-// That some source has no secret yet is no reason to have strangers come again.
+// A source without a secret must not make the gateway ask strangers to come again.
 func TestStrangerBesideEmptySource(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)

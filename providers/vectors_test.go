@@ -100,7 +100,7 @@ func TestPublicVectors(t *testing.T) {
 	}
 }
 
-// wantWork checks what became of a vector behind its signature: nothing, a challenge's answer, a drop as
+// wantWork checks the outcome of a vector after its signature: nothing, a challenge's answer, a drop as
 // malformed, or a delivery.
 func (v vector) wantWork(t *testing.T, d *door, answer string) {
 	t.Helper()

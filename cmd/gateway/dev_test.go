@@ -223,7 +223,7 @@ func TestDevAfterKill(t *testing.T) {
 	if status := first.end(syscall.SIGKILL); status == exitOK {
 		t.Fatal("it was not killed")
 	}
-	// A lost key is no obstacle either: the samples get new secrets.
+	// A lost key does not matter either: the samples get new secrets.
 	if err := os.Remove(filepath.Join(dir, ".dev", "secrets-key")); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func TestDoctorFindsCause(t *testing.T) {
 	r := startGateway(t, func(c *configs.Config) { c.RejectedDir = dir })
 	slackTown(r)
 	nylasTown(r)
-	own := r.addJob(jobs.NewJob{Provider: "nylas", Secret: r.secret("a secret of its own")})
+	own := r.addJob(jobs.NewJob{Provider: "nylas", Secret: r.secret("its own secret")})
 	body := nylasMessage("G1", "n1", 1)
 	spoiled := slack.New().Sign(slackSecret, []byte(slackEvent("T1", "Ev1", "hi")), time.Now())
 	spoiled.Set("X-Slack-Signature", strings.TrimPrefix(spoiled.Get("X-Slack-Signature"), "v0="))
@@ -65,7 +65,7 @@ func TestDoctorFindsCause(t *testing.T) {
 				t.Errorf("does not say %q:\n%s", says, text.stdout)
 			}
 		}
-		for _, secret := range []string{slackSecret, nylasSecret, "a secret of its own"} {
+		for _, secret := range []string{slackSecret, nylasSecret, "its own secret"} {
 			if strings.Contains(text.stdout+text.err+got.stdout, secret) {
 				t.Error("a secret is printed")
 			}

@@ -33,11 +33,11 @@ func TestHealthcheckFailsUnlessTheGatewayIsReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := "http://" + l.Addr().String()
+	unused := "http://" + l.Addr().String()
 	l.Close()
 
 	call(t, untouched{t}, "healthcheck", "--url", unready.URL).wants(t, exitFailed, "answers 503: not receiving")
 	call(t, untouched{t}, "healthcheck", "--url", slow.URL, "--timeout", "20ms").wants(t, exitFailed, "no answer within 20ms")
-	call(t, untouched{t}, "healthcheck", "--url", nobody).wants(t, exitFailed, "is the gateway running", "GATEWAY_ADMIN_LISTEN")
+	call(t, untouched{t}, "healthcheck", "--url", unused).wants(t, exitFailed, "is the gateway running", "GATEWAY_ADMIN_LISTEN")
 	call(t, untouched{t}, "healthcheck", "--url", "http://%zz").wants(t, exitUsage, "--url")
 }

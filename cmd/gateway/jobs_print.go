@@ -22,7 +22,7 @@ type jobJSON struct {
 	Refs          map[string]string `json:"refs"`
 	Fallback      bool              `json:"fallback"`
 	HasSecret     bool              `json:"has_secret"` // its own secret
-	Secrets       int               `json:"secrets"`    // how many of its own are live
+	Secrets       int               `json:"secrets"`    // number of its own live ones
 	RotatingUntil *time.Time        `json:"rotating_until"`
 	CreatedAt     time.Time         `json:"created_at"`
 	ClosedAt      *time.Time        `json:"closed_at"` // null: active

@@ -58,7 +58,7 @@ func TestJobsAddUnderASource(t *testing.T) {
 	got := c.json("jobs", "add", "--provider", "slack", "--organization", testOrg, "--source", "main", "--ref", "team_id=T1", "--fallback")
 	id := got["id"].(string)
 	if _, err := uuid.Parse(id); err != nil {
-		t.Errorf("id %q is no UUID", id)
+		t.Errorf("id %q is not a UUID", id)
 	}
 	want := map[string]any{
 		"id": id, "organization_id": testOrg, "provider": "slack", "path": "/webhooks/slack/" + id,
@@ -120,7 +120,7 @@ func TestJobsErrorsSayWhatToDo(t *testing.T) {
 		{"no tenant", add + " --source main", exitUsage, []string{"exactly one identity", "not 0 times"}},
 		{"two tenants", add + " --source main --ref team_id=T2 --ref enterprise_id=E2", exitUsage, []string{"exactly one identity"}},
 		{"an enterprise as a team", add + " --source main --ref team_id=E2", exitUsage, []string{"pin enterprise_id=E2"}},
-		{"an enterprise as a team of its own app", add + " --own-secret --ref api_app_id=A1 --ref team_id=E2", exitUsage, []string{"pin enterprise_id=E2"}},
+		{"an enterprise as a team of its app", add + " --own-secret --ref api_app_id=A1 --ref team_id=E2", exitUsage, []string{"pin enterprise_id=E2"}},
 		{"fallback of nothing", add + " --own-secret --fallback", exitUsage, []string{"--fallback needs --source"}},
 		{"unknown source", add + " --source nope --ref team_id=T2", exitFailed, []string{"no source named", "sources list"}},
 		{"another provider's source", "add --provider nylas --organization " + testOrg + " --source main --ref grant_id=g", exitFailed, []string{"no source named"}},
@@ -130,7 +130,7 @@ func TestJobsErrorsSayWhatToDo(t *testing.T) {
 		{"show no UUID", "show 12", exitUsage, []string{"not a UUID"}},
 		{"unknown job", "show " + testOrg, exitFailed, []string{"there is no job " + testOrg}},
 		{"close an unknown job", "close " + testOrg, exitFailed, []string{"there is no job"}},
-		{"secret of a source's job", "set-secret --drop-previous " + job, exitUsage, []string{"no secrets of its own", `source "main"`}},
+		{"secret of a source's job", "set-secret --drop-previous " + job, exitUsage, []string{"no own secrets", `source "main"`}},
 		{"two filters", "list --ref a=1 --ref b=2", exitUsage, []string{"--ref filters by one identity"}},
 	}
 	for _, tt := range tests {
@@ -185,8 +185,8 @@ func TestSecretReadCancelled(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t)
 	c.json("sources", "add", "--provider", "slack", "--name", "main")
-	in, out := io.Pipe()                                                // nobody writes
-	defer time.AfterFunc(10*time.Second, func() { out.Close() }).Stop() // so that a failure is no hang
+	in, out := io.Pipe()                                                // without input
+	defer time.AfterFunc(10*time.Second, func() { out.Close() }).Stop() // so that a failure does not hang
 	ctx, cancel := context.WithCancel(t.Context())
 	reading := readFunc(func(p []byte) (int, error) {
 		cancel() // Ctrl-C while it waits

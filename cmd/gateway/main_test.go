@@ -104,7 +104,7 @@ func (r result) object(t *testing.T) map[string]any {
 	dec := json.NewDecoder(strings.NewReader(r.stdout))
 	var object map[string]any
 	if err := dec.Decode(&object); err != nil {
-		t.Fatalf("stdout is no JSON object: %v\n%s", err, r.stdout)
+		t.Fatalf("stdout is not a JSON object: %v\n%s", err, r.stdout)
 	}
 	if err := dec.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		t.Fatalf("stdout holds more than one JSON object:\n%s", r.stdout)

@@ -151,9 +151,9 @@ func TestRedriveStaysInItsSource(t *testing.T) {
 	t.Parallel()
 	r := startGateway(t)
 	nylasTown(r)
-	own := r.addJob(jobs.NewJob{Provider: "nylas", Secret: r.secret("a secret of its own"), Pins: []jobs.Identity{{Name: "grant_id", Value: "G5"}}})
+	own := r.addJob(jobs.NewJob{Provider: "nylas", Secret: r.secret("its own secret"), Pins: []jobs.Identity{{Name: "grant_id", Value: "G5"}}})
 	r.ack(r.postNylas("/webhooks/nylas/sources/main", nylasSecret, nylasMessage("G9", "n1", 1)))
-	r.ack(r.postNylas(providers.JobPath("nylas", own.ID), "a secret of its own", nylasMessage("G9", "n2", 1)))
+	r.ack(r.postNylas(providers.JobPath("nylas", own.ID), "its own secret", nylasMessage("G9", "n2", 1)))
 	r.addSource("nylas", "other", "another secret")
 	r.addJob(jobs.NewJob{Provider: "nylas", Source: "other", Pins: []jobs.Identity{{Name: "grant_id", Value: "G9"}}})
 

@@ -29,7 +29,7 @@ import (
 	"webhook-gateway/providers/slack"
 )
 
-// running is a gateway in this process, on a database of its own.
+// running is a gateway in this process, with its own database.
 type running struct {
 	t      *testing.T
 	url    string

@@ -17,7 +17,7 @@ func TestSourcesAdd(t *testing.T) {
 		"--ref", "api_app_id=A1", "--secret-stdin", "--json").json(t)
 	id, _ := got["id"].(string)
 	if _, err := uuid.Parse(id); err != nil {
-		t.Errorf("id %q is no UUID", id)
+		t.Errorf("id %q is not a UUID", id)
 	}
 	delete(got, "id")
 	delete(got, "created_at")

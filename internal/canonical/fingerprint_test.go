@@ -23,7 +23,7 @@ func TestCanonicalForm(t *testing.T) {
 		{"NUL", `"\u0000"`, `"\u0000"`},
 		{"half pairs stay escapes, in lower case", `"\uD800 \uDC00\uD800 \uD83D\uD83D\uDE00"`, "\"\\ud800 \\udc00\\ud800 \\ud83d\U0001F600\""},
 		{"what looks like a pair and is none", `"\ud83d\nde00 \ud83dxude00 \ud83dde00de"`, `"\ud83d\nde00 \ud83dxude00 \ud83dde00de"`},
-		{"what is no UTF-8 stays", "{\"\xff\":\"\xed\xa0\x80\\n\xc0\"}", "{\"\xff\":\"\xed\xa0\x80\\n\xc0\"}"},
+		{"invalid UTF-8 stays", "{\"\xff\":\"\xed\xa0\x80\\n\xc0\"}", "{\"\xff\":\"\xed\xa0\x80\\n\xc0\"}"},
 		{"arrays keep their order", `[2,1,null,false,true,"b","a"]`, `[2,1,null,false,true,"b","a"]`},
 		{"a bare value", ` null `, `null`},
 	} {
@@ -112,7 +112,7 @@ func TestRawFallback(t *testing.T) {
 		got = append(got, v.Fingerprint())
 	}
 	if got[0] != Raw([]byte(`{"a":1,"a":2}`)) || got[1] != Hash([]byte(`{"a":1}`)) {
-		t.Errorf("an element's fingerprint is not of its own bytes: %q", got)
+		t.Errorf("an element's fingerprint is not that of its bytes: %q", got)
 	}
 }
 

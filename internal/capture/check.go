@@ -21,7 +21,7 @@ func (c *Capture) Check() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !nameForm.MatchString(c.Provider) {
-		add("provider: %.40q is no provider's name", c.Provider)
+		add("provider: %.40q is not a provider name", c.Provider)
 	}
 	if c.Method != http.MethodPost && c.Method != http.MethodGet {
 		add("method: %.20q; vendors call with POST, and with GET for a challenge", c.Method)
@@ -90,7 +90,7 @@ func (c *Capture) checkHeaders() []error {
 	for _, h := range c.Headers {
 		switch {
 		case !h.valid():
-			errs = append(errs, fmt.Errorf("headers: %.60q is no header", h[0]))
+			errs = append(errs, fmt.Errorf("headers: %.60q is not a header", h[0]))
 		case Carries(h[0]) && c.Sign.Mode != Kept && c.Sign.Mode != Recorded:
 			errs = append(errs, fmt.Errorf("headers: %s carries a signature, a credential or a cookie, which no capture that is replayed may", h[0]))
 		}
@@ -154,7 +154,7 @@ func (e *Expect) check() []error {
 func (r *Result) check(of string) []error {
 	errs := r.Outcomes.check(of)
 	if r.Status < 100 || r.Status > 599 {
-		errs = append(errs, fmt.Errorf("%s: %d is no status", of, r.Status))
+		errs = append(errs, fmt.Errorf("%s: %d is not a status", of, r.Status))
 	}
 	if r.Rows < 0 || r.Drops < 0 {
 		errs = append(errs, fmt.Errorf("%s: less than no rows", of))

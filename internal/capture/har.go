@@ -206,7 +206,7 @@ func harBody(m *Message, text, encoding string, fields bool) ([]byte, error) {
 	case "base64":
 		body, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, errors.New("its body is no base64")
+			return nil, errors.New("its body is not base64")
 		}
 		return body, nil
 	case "":

@@ -127,7 +127,7 @@ func TestReadHAR(t *testing.T) {
 		"compressed":              archive(entry("POST", `,{"name":"Content-Encoding","value":"gzip"}`, `,"postData":{"text":"abc"}`, -1)),
 		"was no text":             archive(entry("POST", "", `,"postData":{"text":"a\ufffdb"}`, -1)),
 		"the fields of its form":  archive(entry("POST", "", `,"postData":{"text":"","params":[{"name":"a"}]}`, -1)),
-		"no base64":               archive(entry("POST", "", `,"postData":{"text":"?","encoding":"base64"}`, -1)),
+		"not base64":              archive(entry("POST", "", `,"postData":{"text":"?","encoding":"base64"}`, -1)),
 		"not known here":          archive(entry("POST", "", `,"postData":{"text":"","encoding":"hex"}`, -1)),
 	} {
 		if _, err := readHAR(raw); err == nil || !strings.Contains(err.Error(), says) {

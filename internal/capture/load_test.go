@@ -28,7 +28,7 @@ func sample() *Capture {
 	return c
 }
 
-// written writes a capture into a folder of its own.
+// written writes a capture into a new folder.
 func written(t *testing.T, c *Capture) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "one")
@@ -140,7 +140,7 @@ func TestCheckProblems(t *testing.T) {
 		{"empty", func(string) string { return "" }, "it is empty"},
 		{"no YAML", func(string) string { return "\t{" }, "delivery.yaml"},
 		{"a header of three", replace(`[X-Slack-Retry-Num, "1"]`, `[X-Slack-Retry-Num, "1", "2"]`), "want 2 elements"},
-		{"a header with a line end", replace(`[X-Slack-Retry-Num, "1"]`, `[X-A, "1\r\nX-B: 2"]`), "is no header"},
+		{"a header with a line end", replace(`[X-Slack-Retry-Num, "1"]`, `[X-A, "1\r\nX-B: 2"]`), "is not a header"},
 		{"a signature", replace(`[X-Slack-Retry-Num, "1"]`, `[X-Slack-Signature, v0=00]`), "X-Slack-Signature carries"},
 		{"a timestamp of one", replace(`[X-Slack-Retry-Num, "1"]`, `[x-slack-request-timestamp, "1"]`), "x-slack-request-timestamp carries"},
 		{"a cookie", replace(`[X-Slack-Retry-Num, "1"]`, `[Cookie, a]`), "Cookie carries"},
@@ -167,7 +167,7 @@ func TestCheckProblems(t *testing.T) {
 		{"half a replacement", replace("mode: resign", "mode: resign\n  alter: {replace: [a]}"), "replace takes two"},
 		{"unknown outcome", replace("{accepted: 1}", "{kept: 1}"), `no outcome "kept"`},
 		{"no outcome", replace("{accepted: 1}", "{}"), "no outcome is expected"},
-		{"no status", replace("status: 200", "status: 20"), "no status"},
+		{"not a status", replace("status: 200", "status: 20"), "no status"},
 		{"no times", replace("{accepted: 1}", "{accepted: 0}"), "counted 0 times"},
 	} {
 		dir := written(t, sample())

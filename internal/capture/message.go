@@ -65,7 +65,7 @@ func readMessage(raw []byte) (*Message, error) {
 		name, value, ok := strings.Cut(text, ":")
 		h := Header{name, strings.Trim(value, " \t")}
 		if !ok || !h.valid() {
-			return nil, fmt.Errorf("line %d of the headers is no header", len(m.Headers)+1)
+			return nil, fmt.Errorf("line %d of the headers is not a header", len(m.Headers)+1)
 		}
 		if len(m.Headers) == maxHeaders {
 			return nil, fmt.Errorf("it has more than %d headers", maxHeaders)

@@ -193,7 +193,7 @@ func otherDamages() []damage {
 		{"the vendor's test secret", request{"nylas", "mock-webhook-secret", nylasBody, "", 0, nil, nil}, true, []Code{TestSecret}},
 		{"a line end behind the secret", request{"nylas", current + "\n", nylasBody, "", 0, nil, nil}, true, []Code{SecretBlanks}},
 		{"the secret in quotes", request{"nylas", `"` + current + `"`, nylasBody, "", 0, nil, nil}, true, []Code{SecretQuoted}},
-		{"a stranger's secret", request{"slack", "nobody's", slackBody, "", 0, nil, nil}, false, []Code{Unknown}},
+		{"a stranger's secret", request{"slack", "a stranger's", slackBody, "", 0, nil, nil}, false, []Code{Unknown}},
 
 		// Two at once.
 		{"a newline and the test secret", request{"nylas", "mock-webhook-secret", nylasBody, nylasBody + "\n", 0, nil, nil}, true, []Code{NewlineAdded, TestSecret}},
@@ -304,7 +304,7 @@ func TestGoodRequest(t *testing.T) {
 			t.Errorf("%s: %s", name, said)
 		}
 	}
-	// Nobody knows when it came: its age is not judged.
+	// Without a time of receipt its age is not checked.
 	old := request{provider: "slack", secret: current, signed: slackBody, at: 1000 * time.Hour}
 	if d := old.examine(func(c *Case) { c.TimeUnknown = true }); !d.Accepted || !strings.Contains(fmt.Sprint(d.Steps), "not known") {
 		t.Errorf("%+v", d)
@@ -322,7 +322,7 @@ func TestOtherFaults(t *testing.T) {
 	}
 	quiet := struct{ providers.Provider }{nylas.New()}
 	if d := r.examine(func(c *Case) { c.Vendor = quiet }); d.Accepted || !strings.Contains(fmt.Sprint(d.Steps), "how nylas signs is not known") {
-		t.Errorf("a vendor that is no Signer: %+v", d)
+		t.Errorf("a vendor that is not a Signer: %+v", d)
 	}
 }
 

@@ -185,7 +185,7 @@ func (c Case) secretsLike() []variant {
 		list = append(list, variant{code, fmt.Sprintf(format, args...), []byte(text)})
 	}
 	if t, ok := c.Vendor.(providers.Tester); ok {
-		add(TestSecret, t.TestSecret(), "it was signed with the public secret that %s signs test events with: it is no delivery", c.Vendor.Name())
+		add(TestSecret, t.TestSecret(), "it was signed with the public secret that %s signs test events with: it is not a delivery", c.Vendor.Name())
 	}
 	for _, s := range c.Secrets {
 		if bare := strings.TrimSpace(s.Text); bare != s.Text {

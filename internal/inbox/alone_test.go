@@ -9,7 +9,7 @@ import (
 	"webhook-gateway/providers"
 )
 
-// A delivery that never has an attempt of its own, since too many others have theirs, tells the batch's failure.
+// A delivery that never gets its own attempt, because too many others are being tried, reports the batch's failure.
 func TestBatchFailureReported(t *testing.T) {
 	t.Parallel()
 	b := &Inbox{running: t.Context(), alone: make(chan struct{}), log: slog.New(slog.DiscardHandler)} // there is no room to be settled alone

@@ -157,7 +157,7 @@ func TestSilentServerOneTimeout(t *testing.T) {
 	t.Parallel()
 	m := &mute{}
 	w := newWorld(t, defaults, m.edit)
-	// Everything that waits for a lock has a connection of its own.
+	// Everything that waits for a lock has its own connection.
 	unlock := w.lock("1")
 	var waiting []<-chan []string
 	for range 8 {

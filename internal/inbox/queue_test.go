@@ -23,7 +23,7 @@ func newLine(t *testing.T) *line {
 	l := &line{queue: newQueue(1000, 64<<20), t: t, taken: make(chan int, 1)}
 	l.add(1, 10)
 	if got := len(l.take(256, 8<<20)); got != 1 {
-		t.Fatalf("a lone entry with nobody at work: took %d", got)
+		t.Fatalf("a lone entry with idle committers: took %d", got)
 	}
 	go func() { l.taken <- len(l.take(256, 8<<20)) }()
 	return l

@@ -43,7 +43,7 @@ func (n newer) Rehash(method, contentType string, body []byte) (hashes []string,
 type gates struct {
 	*world
 	today, next *providers.Gate
-	patience    time.Duration // how long a delivery may take
+	settleTime  time.Duration // how long a delivery may take
 }
 
 func newGates(t *testing.T) *gates {
@@ -95,7 +95,7 @@ func (g *gates) admit(gate *providers.Gate, body string, compressed bool) []stri
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	admission, err := gate.Recover(req, items, time.Now().Add(g.patience))
+	admission, err := gate.Recover(req, items, time.Now().Add(g.settleTime))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -135,10 +135,10 @@ func TestTheHashMethodCanChange(t *testing.T) {
 		t.Parallel()
 		g := newGates(t)
 		g.wantEndings(g.admit(g.next, message(1, "hi"), false), accepted)
-		// This release cannot tell: that is no verdict.
-		g.patience = time.Second
+		// This release cannot tell, so there is no verdict.
+		g.settleTime = time.Second
 		g.wantEndings(g.admit(g.today, message(2, "hi"), false), failed)
-		g.patience = 30 * time.Second
+		g.settleTime = 30 * time.Second
 		g.wantEndings(g.admit(g.next, message(2, "hi"), false), duplicate)
 		g.wantRows(1, 1, 0)
 	})

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Stopping(m)) }
 
-// world is an inbox on a database of its own, and what a test sends it.
+// world is an inbox with its own database, and what a test sends it.
 type world struct {
 	t      *testing.T
 	pool   *pgxpool.Pool

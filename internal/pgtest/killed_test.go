@@ -184,12 +184,12 @@ func ordinary(t *testing.T) (attr *syscall.SysProcAttr, uid, gid int) {
 	if os.Geteuid() != 0 {
 		return nil, os.Getuid(), os.Getgid()
 	}
-	nobody, err := user.Lookup("nobody")
+	u, err := user.Lookup("nobody")
 	if err != nil {
 		t.Fatal(err)
 	}
-	uid, _ = strconv.Atoi(nobody.Uid) // a number on every Unix
-	gid, _ = strconv.Atoi(nobody.Gid)
+	uid, _ = strconv.Atoi(u.Uid) // a number on every Unix
+	gid, _ = strconv.Atoi(u.Gid)
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, uid, gid
 }
 

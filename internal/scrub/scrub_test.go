@@ -66,7 +66,7 @@ func TestSubstitutesKeepStructure(t *testing.T) {
 		t.Fatal(err, out)
 	}
 	if is.Event.Type != "message" || is.EventTime != was.EventTime || is.N != "7.50" {
-		t.Errorf("what is no text, or names the kind, has changed: %s", out)
+		t.Errorf("something other than a text, or the name of a kind, has changed: %s", out)
 	}
 	if is.TeamID != is.Authorizations[0].TeamID || is.Event.User != is.Event.Edited.User || is.Event.TS != is.Event.EventTS {
 		t.Errorf("what was equal is not: %s", out)

@@ -319,7 +319,7 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// One that cannot be answered is no delivery either, and nothing of it may be stored.
+// One that cannot be answered is not a delivery either, and nothing of it may be stored.
 func TestURLVerification(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][2]string{

@@ -27,7 +27,7 @@ var teamPlaces = []string{
 	`"app_installed_team_id":"T1"`, `"id":"T2"`, `"team_id":"T3"`, `"team_id":"T4"`, `"team":"T5"`, `"team_id":"T6"`, `"team_id":"T7"`, `"team_id":"T8"`,
 }
 
-// enterprisePlaces are those of outside, and contextPlace names one that is nobody's installation.
+// enterprisePlaces are those of outside, and contextPlace names an uninstalled one.
 var enterprisePlaces = []string{`"id":"E1"`, `"enterprise_id":"E3"`, `"enterprise_id":"E4"`}
 
 const ownPlace, contextPlace = `"enterprise_id":"E2"`, `"context_enterprise_id":"E5"`
@@ -65,7 +65,7 @@ func TestInstallationOrder(t *testing.T) {
 			body = gone(t, body, place, round)
 		}
 		wantTenant(t, ownPlace, body, value("enterprise_id", ownPlace))
-		wantTenant(t, "nothing of its own", gone(t, body, ownPlace, round), jobs.Identity{})
+		wantTenant(t, "no own identity", gone(t, body, ownPlace, round), jobs.Identity{})
 
 		body = outside(t)
 		for _, place := range teamPlaces {
@@ -86,7 +86,7 @@ func TestEnterpriseInstallation(t *testing.T) {
 	own := change(t, everywhere, `"is_enterprise_install":false`, `"is_enterprise_install":true`)
 	wantTenant(t, ownPlace, own, value("enterprise_id", ownPlace))
 	for round := range 3 {
-		wantTenant(t, "no enterprise of its own", gone(t, own, ownPlace, round), value("team_id", teamPlaces[0]))
+		wantTenant(t, "no own enterprise", gone(t, own, ownPlace, round), value("team_id", teamPlaces[0]))
 	}
 	body := change(t, outside(t), `"api_app_id":"A1"`, `"api_app_id":"A1","is_enterprise_install":true`)
 	for _, place := range enterprisePlaces {

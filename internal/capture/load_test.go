@@ -167,7 +167,7 @@ func TestCheckProblems(t *testing.T) {
 		{"half a replacement", replace("mode: resign", "mode: resign\n  alter: {replace: [a]}"), "replace takes two"},
 		{"unknown outcome", replace("{accepted: 1}", "{kept: 1}"), `no outcome "kept"`},
 		{"no outcome", replace("{accepted: 1}", "{}"), "no outcome is expected"},
-		{"not a status", replace("status: 200", "status: 20"), "no status"},
+		{"not a status", replace("status: 200", "status: 20"), "not a status"},
 		{"no times", replace("{accepted: 1}", "{accepted: 0}"), "counted 0 times"},
 	} {
 		dir := written(t, sample())

@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"webhook-gateway/idempotency"
 )
@@ -45,59 +42,6 @@ func TestInnerMarkIgnored(t *testing.T) {
 		t.Errorf("the outer effect was made %d times under one lease", vendorCalls)
 	}
 	b.want(b.read(outer.Ref, content("1")), idempotency.Processing)
-}
-
-// A server's restart costs a moment, and repeats no effect.
-func TestFinishOutlivesOutage(t *testing.T) {
-	t.Parallel()
-	b, w := onWire(t)
-	r := b.ref("tool.email.send", "k")
-	got, err := idempotency.Do(t.Context(), b.keys, task[int](r), func(context.Context, *idempotency.Claim) (int, error) {
-		w.failing.Store(10) // more than a statement is resent for
-		return 1, nil
-	})
-	if err != nil || got.Unrecorded != nil {
-		t.Errorf("%+v, %v, want it recorded", got, err)
-	}
-	if w.failing.Load() > 0 {
-		t.Error("the outage was shorter than planned")
-	}
-	b.want(b.read(r, content("1")), idempotency.Completed)
-}
-
-// A lock on the row is an outage too: its holder ends.
-func TestFinishWaitsForLock(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	r := b.ref("tool.x", "k")
-	c := b.own(r, content("1"))
-	tx := b.begin()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM agent.idempotency_keys FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
-	finished := make(chan error, 1)
-	go func() { finished <- b.keys.Finish(context.Background(), c, response(`1`)) }()
-	b.blocked(1)
-	if _, err := b.keys.Complete(t.Context(), c, response(`1`)); !errors.Is(err, idempotency.ErrLockTimeout) {
-		t.Errorf("a single Complete answers %v, want ErrLockTimeout", err)
-	}
-	b.commit(tx)
-	if err := <-finished; err != nil {
-		t.Errorf("got %v", err)
-	}
-}
-
-// An error that another attempt cannot change is returned at once.
-func TestFinishPermanentError(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	c := b.own(b.ref("tool.x", "k"), content("1"))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	err := b.keys.Finish(ctx, c, idempotency.Answer{})
-	if !errors.Is(err, idempotency.ErrEmptyAnswer) || strings.Contains(err.Error(), "in time") {
-		t.Errorf("got %v, want ErrEmptyAnswer after one attempt", err)
-	}
 }
 
 func TestFailureIsAnswer(t *testing.T) {
@@ -279,102 +223,6 @@ func TestCancelledClaim(t *testing.T) {
 	}
 }
 
-func TestMisuse(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	ctx := t.Context()
-	if _, err := idempotency.NewService(nil, idempotency.Options{}); !errors.Is(err, idempotency.ErrPool) {
-		t.Errorf("no pool: %v", err)
-	}
-	tx := b.begin()
-	if _, err := idempotency.Do(ctx, b.keys.In(tx), task[int](b.ref("tool.x", "1")), answering(1)); !errors.Is(err, idempotency.ErrNested) {
-		t.Errorf("Do in a transaction: %v", err)
-	}
-	inTx := func(context.Context, pgx.Tx, *idempotency.Claim) (int, error) { return 1, nil }
-	if _, err := idempotency.InTx(ctx, b.keys.In(tx), task[int](b.ref("tool.x", "1")), inTx); !errors.Is(err, idempotency.ErrNested) {
-		t.Errorf("InTx in a transaction: %v", err)
-	}
-	for name, call := range map[string]func() error{
-		"Do": func() error { _, err := idempotency.Do(ctx, b.keys, task[int](b.ref("tool.x", "2")), nil); return err },
-		"DoTx": func() error {
-			_, err := idempotency.DoTx(ctx, b.keys, tx, task[int](b.ref("tool.x", "2")), nil)
-			return err
-		},
-		"InTx": func() error {
-			_, err := idempotency.InTx(ctx, b.keys, task[int](b.ref("tool.x", "2")), nil)
-			return err
-		},
-	} {
-		if err := call(); !errors.Is(err, idempotency.ErrNoEffectGiven) {
-			t.Errorf("%s without an effect: %v", name, err)
-		}
-	}
-	effects, err := b.keys.NewEffects([]idempotency.Item{b.item(b.ref("webhook.nylas", "1"), "1")}, lease)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, sql := range []string{`INSERT INTO effects VALUES (1)`, `INSERT INTO effects SELECT id FROM claimed;`, ``} {
-		var batch pgx.Batch
-		if err := effects.Queue(&batch, sql); !errors.Is(err, idempotency.ErrEffect) || batch.Len() != 0 {
-			t.Errorf("%q: %v, %d statements", sql, err, batch.Len())
-		}
-	}
-	if n := b.rows(); n != 0 {
-		t.Errorf("%d keys are claimed", n)
-	}
-}
-
-// NewService refuses a mode in which a batch would fail later.
-func TestExecModes(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	for mode, works := range map[string]bool{
-		"cache_statement": true, "cache_describe": true, "describe_exec": true, "exec": false, "simple_protocol": false,
-	} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			pool, err := pgxpool.New(t.Context(), b.url+"&default_query_exec_mode="+mode)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer pool.Close()
-			keys, err := idempotency.NewService(pool, idempotency.Options{})
-			if !works {
-				if !errors.Is(err, idempotency.ErrPool) || !strings.Contains(err.Error(), "default_query_exec_mode") {
-					t.Errorf("got %v, want it refused by name", err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			one, many := b.ref("tool.x", mode), b.ref("tool.x", mode+" many")
-			if _, err := idempotency.Do(t.Context(), keys, task[int](one), answering(1)); err != nil {
-				t.Errorf("Do: %v", err)
-			}
-			all, err := keys.ClaimMany(t.Context(), []idempotency.Wanted{{Ref: one, Content: content("1")}, {Ref: many, Content: content("1")}}, lease)
-			if err != nil || all[0].Kind != idempotency.Completed || all[1].Kind != idempotency.Claimed {
-				t.Fatalf("ClaimMany: %+v, %v", all, err)
-			}
-			recorded, err := keys.CompleteMany(t.Context(), []idempotency.Ending{{Claim: all[1].Claim, Answer: response(`1`)}})
-			if err != nil || !recorded[0] {
-				t.Errorf("CompleteMany: %v, %v", recorded, err)
-			}
-			e, err := keys.NewEffects([]idempotency.Item{b.item(b.ref("webhook.nylas", mode), "1")}, lease)
-			if err != nil {
-				t.Fatal(err)
-			}
-			batch := &pgx.Batch{}
-			if err := e.Queue(batch, `SELECT id FROM claimed`); err != nil {
-				t.Fatal(err)
-			}
-			if err := pool.SendBatch(t.Context(), batch).Close(); err != nil || e.Verdicts()[0] != idempotency.Claimed {
-				t.Errorf("Effects: %v, %v", e.Verdicts(), err)
-			}
-		})
-	}
-}
-
 func TestPeek(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -403,131 +251,6 @@ func TestPeek(t *testing.T) {
 	if _, found, err := peek("held", "1"); found || err != nil {
 		t.Errorf("left by its worker: %v, %v", found, err)
 	}
-}
-
-func TestInTx(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.exec(`CREATE TABLE effects (id int)`)
-	var failing atomic.Bool
-	effect := func(ctx context.Context, tx pgx.Tx, _ *idempotency.Claim) (int, error) {
-		if _, err := tx.Exec(ctx, `INSERT INTO effects VALUES (1)`); err != nil {
-			return 0, err
-		}
-		if failing.Load() {
-			return 0, errors.New("no")
-		}
-		return 7, nil
-	}
-	failing.Store(true)
-	tk := task[int](b.ref("tool.x", "k"))
-	if _, err := idempotency.InTx(t.Context(), b.keys, tk, effect); err == nil || b.rows() != 0 {
-		t.Errorf("an effect that fails: %v, %d keys", err, b.rows())
-	}
-	failing.Store(false)
-	for attempt := range 2 {
-		got, err := idempotency.InTx(t.Context(), b.keys, tk, effect)
-		if err != nil || got.Value != 7 || got.Replayed != (attempt > 0) {
-			t.Errorf("attempt %d: %+v, %v", attempt, got, err)
-		}
-	}
-	if n := one[int](b, `SELECT count(*) FROM effects`); n != 1 {
-		t.Errorf("%d effects", n)
-	}
-	// A business failure is an answer, and commits.
-	failure := &idempotency.Failure{Code: "sold_out"}
-	tk.Ref = b.ref("tool.x", "failure")
-	for attempt := range 2 {
-		got, err := idempotency.InTx(t.Context(), b.keys, tk, func(context.Context, pgx.Tx, *idempotency.Claim) (int, error) { return 0, failure })
-		if !errors.As(err, &failure) || got.Replayed != (attempt > 0) {
-			t.Errorf("a failure, attempt %d: %+v, %v", attempt, got, err)
-		}
-	}
-}
-
-// The COMMIT is answered, but the answer is lost.
-func TestInTxLostAcknowledgement(t *testing.T) {
-	eachCut(t, func(b *bundle, cut func()) {
-		b.exec(`CREATE TABLE effects (id int)`)
-		calls := 0
-		got, err := idempotency.InTx(b.Context(), b.keys, task[int](b.ref("tool.x", "k")), func(ctx context.Context, tx pgx.Tx, _ *idempotency.Claim) (int, error) {
-			calls++
-			_, err := tx.Exec(ctx, `INSERT INTO effects VALUES ($1)`, calls)
-			if calls == 1 {
-				cut() // the completion, which precedes the COMMIT, or its answer
-			}
-			return 7, err
-		})
-		if err != nil || got.Value != 7 {
-			b.Errorf("%+v, %v", got, err)
-		}
-		if n := one[int](b, `SELECT count(*) FROM effects`); n != 1 {
-			b.Errorf("%d effects after %d calls", n, calls)
-		}
-	})
-}
-
-func TestExtend(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	r := b.ref("tool.x", "k")
-	c := b.own(r, content("1"))
-	if held, err := b.keys.Extend(t.Context(), c, time.Hour); err != nil || !held || c.Left() < 59*time.Minute || c.Left() > time.Hour {
-		t.Errorf("%v, %v, %s left", held, err, c.Left())
-	}
-	b.pass(59 * time.Minute)
-	b.want(b.claim(r, content("1")), idempotency.Processing)
-	b.pass(time.Minute)
-	b.own(r, content("1"))
-	if held, err := b.keys.Extend(t.Context(), c, time.Hour); err != nil || held {
-		t.Errorf("a claim that moved on: %v, %v", held, err)
-	}
-}
-
-func TestRetryable(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	r := b.ref("tool.x", "k")
-	b.own(r, content("1"))
-	_, inFlight := idempotency.Do(t.Context(), b.keys, task[int](r), answering(1))
-	if after, ok := idempotency.Retryable(inFlight); !ok || after <= lease/2 || after > lease {
-		t.Errorf("in flight: %s, %v, want what is left of the lease", after, ok)
-	}
-	other := task[int](r)
-	other.Content = content("2")
-	_, mismatch := idempotency.Do(t.Context(), b.keys, other, answering(1))
-	for name, err := range map[string]error{
-		"nil": nil, "a mismatch": mismatch, "the effect's own": errors.New("no"), "a failure": &idempotency.Failure{Code: "x"},
-		"an inner one's, as the effect's own": effectOf(b, inFlight),
-		"unkept":                              &idempotency.UnkeptError{}, "no effect given": idempotency.ErrNoEffectGiven,
-	} {
-		if _, ok := idempotency.Retryable(err); ok {
-			t.Errorf("%s is retryable", name)
-		}
-	}
-}
-
-// The classes of PostgreSQL's errors: https://www.postgresql.org/docs/15/errcodes-appendix.html
-func TestRetryableByCode(t *testing.T) {
-	t.Parallel()
-	for code, want := range map[string]bool{
-		"08006": true, "25006": true, "40001": true, "40P01": true, "53100": true, "53300": true, "55P03": true,
-		"57P01": true, "57014": true, "58030": true, "XX000": true,
-		"22P02": false, "23505": false, "23514": false, "28P01": false, "42501": false, "42P01": false,
-	} {
-		if _, ok := idempotency.Retryable(&pgconn.PgError{Code: code}); ok != want {
-			t.Errorf("%s is retryable: %v, want %v", code, ok, want)
-		}
-	}
-}
-
-// effectOf returns the error of a Do whose effect failed with err.
-func effectOf(b *bundle, err error) error {
-	b.Helper()
-	_, failed := idempotency.Do(b.Context(), b.keys, task[int](b.ref("tool.x", "outer of "+err.Error()[:5])), func(context.Context, *idempotency.Claim) (int, error) {
-		return 0, err
-	})
-	return failed
 }
 
 func TestObserverSeesEndings(t *testing.T) {

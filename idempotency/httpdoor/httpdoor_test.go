@@ -3,7 +3,6 @@ package httpdoor_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -179,62 +178,6 @@ func TestTooLongAnswer(t *testing.T) {
 	}
 }
 
-func TestHeaderForms(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		lines []string
-		want  string // empty: refused
-	}{
-		{[]string{"abc"}, "abc"},
-		{[]string{`"abc"`}, "abc"},
-		{[]string{` "abc"	`}, "abc"},
-		{[]string{`"a\"b\\"`}, `a"b\`},
-		{[]string{"8e03978e-40d5-43dd-bc93-6894a57f9324"}, "8e03978e-40d5-43dd-bc93-6894a57f9324"},
-		{[]string{"a, b"}, "a, b"},
-		{[]string{strings.Repeat("x", 255)}, strings.Repeat("x", 255)},
-		{nil, ""},
-		{[]string{""}, ""},
-		{[]string{`""`}, ""},
-		{[]string{`"abc`}, ""},
-		{[]string{`"abc"x`}, ""},
-		{[]string{`"a\b"`}, ""},
-		{[]string{`"abc\`}, ""},
-		{[]string{"abc", "abc"}, ""},
-		{[]string{"a\x00b"}, ""},
-		{[]string{"é"}, ""},
-		{[]string{strings.Repeat("x", 256)}, ""},
-	} {
-		if got, err := httpdoor.ParseKey(tc.lines); got != tc.want || (err == nil) != (tc.want != "") {
-			t.Errorf("%.40q: %.40q, %v, want %.40q", tc.lines, got, err, tc.want)
-		}
-	}
-	a := newAPI(t)
-	a.want(request("abc"), 201, 1)
-	a.want(request(`"abc"`), 201, 1)
-	w := a.want(request("abc", func(r *http.Request) { r.Header.Add("Idempotency-Key", "abc") }), 400, 1)
-	if code(w) != "BAD_KEY" || w.Header().Get("Link") != `<https://example.com/keys>; rel="help"` {
-		t.Errorf("%s with %v", code(w), w.Header())
-	}
-	a.want(request(strings.Repeat("x", 600)), 400, 1)
-}
-
-func TestWithoutKey(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t)
-	a.want(request(""), 201, 1)
-	a.want(request(""), 201, 2)
-	a.door.Required = true
-	if w := a.want(request(""), 400, 2); code(w) != "BAD_KEY" || w.Header().Get("Link") == "" {
-		t.Errorf("%s with %v", code(w), w.Header())
-	}
-	// Requests that change nothing need no key.
-	a.want(request("", func(r *http.Request) { r.Method = http.MethodGet }), 201, 3)
-	a.want(request("k", func(r *http.Request) { r.Method = http.MethodGet }), 201, 4)
-	if n := a.rows(); n != 0 {
-		t.Errorf("%d rows", n)
-	}
-}
-
 func (a *api) rows() (n int) {
 	a.Helper()
 	if err := a.pool.QueryRow(context.Background(), `SELECT count(*) FROM agent.idempotency_keys`).Scan(&n); err != nil {
@@ -317,130 +260,6 @@ func TestAuthorizeBeforeReplay(t *testing.T) {
 		t.Errorf("a revoked caller is given %s", w.Body)
 	}
 }
-
-func TestStatusDecidesEnding(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t)
-	calls := int32(0)
-	for _, status := range []int{200, 204, 303, 400, 404, 410, 422} {
-		a.answers(status)
-		calls++
-		a.want(request(strconv.Itoa(status)), status, calls)
-		a.want(request(strconv.Itoa(status)), status, calls)
-	}
-	for _, status := range []int{401, 403, 408, 409, 425, 429, 503} {
-		a.answers(status)
-		a.want(request(strconv.Itoa(status)), status, calls+1)
-		a.want(request(strconv.Itoa(status)), status, calls+2)
-		calls += 2
-	}
-	// It is unknown whether the effect was made: it is not repeated before the lease has passed.
-	for _, status := range []int{499, 500, 501, 502, 504, 507, 599} {
-		a.answers(status)
-		calls++
-		a.want(request(strconv.Itoa(status)), status, calls)
-		a.want(request(strconv.Itoa(status)), 409, calls)
-	}
-	// A door can know better.
-	a.door.Ending = func(status int) httpdoor.Ending {
-		switch status {
-		case 502:
-			return httpdoor.Release
-		case 503:
-			return httpdoor.Store
-		}
-		return 0
-	}
-	for status, again := range map[int]int32{502: 1, 503: 0} {
-		a.answers(status)
-		a.want(request(strconv.Itoa(status)+" decided"), status, calls+1)
-		a.want(request(strconv.Itoa(status)+" decided"), status, calls+1+again)
-		calls += 1 + again
-	}
-	a.answers(500)
-	a.want(request("500 as ever"), 500, calls+1)
-	a.want(request("500 as ever"), 409, calls+1)
-}
-
-func TestClientHangsUp(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t)
-	answer := a.operation
-	hangUp := func(r *http.Request) { // in the middle of the operation
-		ctx, cancel := context.WithCancel(r.Context())
-		*r = *r.WithContext(ctx)
-		a.operation = func(w http.ResponseWriter, r *http.Request) {
-			cancel()
-			answer(w, r)
-		}
-	}
-	a.send(request("done", hangUp))
-	a.want(request("done"), 201, 1)
-	answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }
-	a.send(request("unknown", hangUp))
-	a.want(request("unknown"), 409, 2)
-}
-
-func TestPanicAbandonsClaim(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t)
-	a.operation = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic was swallowed")
-			}
-		}()
-		a.send(request("k"))
-	}()
-	a.want(request("k"), 409, 1)
-}
-
-func TestNoStream(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t)
-	a.operation = func(w http.ResponseWriter, _ *http.Request) {
-		_, flusher := w.(http.Flusher)
-		_, hijacker := w.(http.Hijacker)
-		if err := http.NewResponseController(w).Flush(); flusher || hijacker || !errors.Is(err, http.ErrNotSupported) {
-			t.Errorf("flusher %v, hijacker %v, %v", flusher, hijacker, err)
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	a.want(request("k"), 503, 1)
-	if n := a.rows(); n != 0 {
-		t.Errorf("%d rows", n)
-	}
-}
-
-func TestContextEndsBeforeLease(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t)
-	a.operation = func(w http.ResponseWriter, r *http.Request) {
-		if d, ok := r.Context().Deadline(); !ok || time.Until(d) > lease-2*time.Second {
-			t.Errorf("the context ends in %s", time.Until(d))
-		}
-		w.WriteHeader(200)
-	}
-	a.want(request("k"), 200, 1)
-}
-
-func TestTooLongBody(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t)
-	a.door.MaxBody = 16
-	a.want(request("k"), 201, 1) // 16 bytes
-	a.want(request("l", func(r *http.Request) { *r = *withBody(r, `{"name": "paper"}`) }), 413, 1)
-	a.want(request("m", func(r *http.Request) { r.Body = brokenBody{r.Body} }), 400, 1)
-	if n := a.rows(); n != 1 {
-		t.Errorf("%d rows, want 1", n)
-	}
-}
-
-type brokenBody struct{ closer interface{ Close() error } }
-
-func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
-func (b brokenBody) Close() error           { return b.closer.Close() }
 
 func TestDatabaseDown(t *testing.T) {
 	t.Parallel()

@@ -57,12 +57,13 @@ const recordColumns = `id, lease_token, request_hash, status = 'completed', resp
 	lease_expires_at <= clock_timestamp(), retain_until <= clock_timestamp(), lease_expires_at - clock_timestamp()`
 
 // clock_timestamp() and not now(): in a long transaction a lease would start in the past. It is called once, so that
-// retain_until is never below lease_expires_at.
+// retain_until is never below lease_expires_at. DurableCommit is here because it costs less than in a statement that
+// sends its columns back.
 const insertSQL = `
 	INSERT INTO agent.idempotency_keys
 	       (id, organization_id, scope, key, request_hash, lease_token, claimed_at, lease_expires_at, retain_until)
 	SELECT $1, $2, $3, $4, $5, $6, t.now, t.now + $7::interval, t.now + $8::interval
-	  FROM clock_timestamp() AS t(now)
+	  FROM (SELECT clock_timestamp(), ` + DurableCommit + `) AS t(now)
 	 WHERE current_setting('transaction_isolation') = 'read committed'
 	    ON CONFLICT (organization_id, scope, key) DO NOTHING`
 
@@ -76,7 +77,7 @@ const getSQL = `
 // sees a row that the first has waited for.
 func (r *repository) tryClaim(ctx context.Context, ref Ref, t terms) (*record, error) {
 	var found *record
-	err := r.send(ctx, func(b *pgx.Batch) {
+	err := r.sendAfter(ctx, boundSQL, func(b *pgx.Batch) {
 		b.Queue(insertSQL, t.ID, ref.Organization, ref.Scope.name, ref.Key.text, t.Hash.text, t.Token, t.Lease, t.Retention)
 		b.Queue(getSQL, ref.Organization, ref.Scope.name, ref.Key.text).Query(func(rows pgx.Rows) (err error) {
 			found, err = scanStanding(rows)
@@ -216,7 +217,8 @@ const (
 	// A connection keeps the plan that it made while the table was small, which reads the whole table for each key.
 	// Once the table is large, the next batch would not end in time.
 	// lock_timeout bounds only the locks of later statements: one that sets it has locked its tables before.
-	waitSQL = `SELECT set_config('lock_timeout', $1, true), set_config('enable_seqscan', 'off', true), ` + DurableCommit
+	boundSQL = `SELECT set_config('lock_timeout', $1, true), set_config('enable_seqscan', 'off', true)`
+	waitSQL  = boundSQL + `, ` + DurableCommit
 	// In a caller's transaction the caller's settings must be restored afterwards.
 	lendSQL = `SELECT set_config('idempotency.lock_timeout', current_setting('lock_timeout'), true),
 	                  set_config('lock_timeout', $1, true),
@@ -232,10 +234,15 @@ const (
 // send runs statements in one round trip, with bounded waits for locks. Alone they are one implicit transaction. In a
 // caller's transaction they run in a savepoint, so that an error does not abort the caller's work.
 func (r *repository) send(ctx context.Context, queue func(*pgx.Batch)) error {
+	return r.sendAfter(ctx, waitSQL, queue)
+}
+
+// sendAfter is send with another first statement than waitSQL.
+func (r *repository) sendAfter(ctx context.Context, first string, queue func(*pgx.Batch)) error {
 	b := &pgx.Batch{}
 	wait := strconv.FormatInt(max(r.lockWait.Milliseconds(), 1), 10) + "ms"
 	if !r.nested {
-		b.Queue(waitSQL, wait)
+		b.Queue(first, wait)
 		queue(b)
 		return explain(r.db.SendBatch(ctx, b).Close())
 	}

@@ -141,7 +141,7 @@ func TestRejectionsSayWhereTheyCameFrom(t *testing.T) {
 
 func TestUnsettledDeliveryIsOneLine(t *testing.T) {
 	t.Parallel()
-	r := startGateway(t, func(c *configs.Config) { c.SettleTimeout = 500 * time.Millisecond })
+	r := startGateway(t, func(c *configs.Config) { c.SettleTimeout = 3 * time.Second })
 	slackTown(r)
 	if _, err := r.pool.Exec(t.Context(), `ALTER TABLE agent.idempotency_keys RENAME TO elsewhere`); err != nil {
 		t.Fatal(err)

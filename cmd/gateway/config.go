@@ -9,6 +9,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/internal/dsn"
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/preflight"
 	"webhook-gateway/jobs"
@@ -61,7 +62,7 @@ once, by the setting's name. The exit status is 3 if a setting is wrong or missi
 			case err == nil || !tried:
 				return asSetting(err)
 			default:
-				return databaseError{err}
+				return gateway.DatabaseError{Err: err}
 			}
 		},
 	}
@@ -75,10 +76,10 @@ func joined(err error) []error {
 	switch e := err.(type) {
 	case nil:
 		return nil
-	case settingError:
-		return joined(e.error)
-	case databaseError:
-		return joined(e.error)
+	case gateway.SettingError:
+		return joined(e.Err)
+	case gateway.DatabaseError:
+		return joined(e.Err)
 	case interface{ Unwrap() []error }:
 		var all []error
 		var lines []string

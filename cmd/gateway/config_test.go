@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/pgtest"
 )
 
@@ -144,7 +145,7 @@ func TestConfigCheckConnect(t *testing.T) {
 
 func TestAProblemThatStandsAloneIsNotLost(t *testing.T) {
 	t.Parallel()
-	for want, err := range map[int]error{0: nil, 1: io.EOF, 2: settingError{errors.Join(io.EOF, io.ErrNoProgress)}} {
+	for want, err := range map[int]error{0: nil, 1: io.EOF, 2: gateway.SettingError{Err: errors.Join(io.EOF, io.ErrNoProgress)}} {
 		if got := joined(err); len(got) != want {
 			t.Errorf("%v is taken apart into %q, want %d", err, got, want)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"webhook-gateway/configs"
 	"webhook-gateway/idempotency"
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/pg"
 )
 
@@ -29,7 +30,7 @@ func connect(ctx context.Context, url string, connections int32) (*pgxpool.Pool,
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pg.Close(pool)
-		return nil, databaseError{pg.Unavailable(err)}
+		return nil, gateway.DatabaseError{Err: pg.Unavailable(err)}
 	}
 	return pool, nil
 }

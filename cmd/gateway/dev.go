@@ -84,7 +84,7 @@ func checkFree(flag, address string) error {
 	l, err := net.Listen("tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return settingError{fmt.Errorf("%s is used by another program (another gateway dev?): stop it, or choose another address with %s", address, flag)}
+		return gateway.SettingError{Err: fmt.Errorf("%s is used by another program (another gateway dev?): stop it, or choose another address with %s", address, flag)}
 	case err != nil:
 		return usagef("%s %q: write host:port of this machine, like 127.0.0.1:9080 (%w)", flag, address, err)
 	}

@@ -60,10 +60,10 @@ func exitStatus(err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case isA[databaseError](err), isA[gateway.DatabaseError](err), isA[*pg.UnavailableError](err), isA[*devdb.MissingError](err),
+	case isA[gateway.DatabaseError](err), isA[*pg.UnavailableError](err), isA[*devdb.MissingError](err),
 		is(pg.ErrUnfit), is(send.ErrNoAnswer):
 		return exitUnreachable
-	case isA[settingError](err), isA[gateway.SettingError](err), is(pg.ErrSettings), is(jobs.ErrKey), is(doctor.ErrNotInFile):
+	case isA[gateway.SettingError](err), is(pg.ErrSettings), is(jobs.ErrKey), is(doctor.ErrNotInFile):
 		return exitConfig
 	case isA[usageError](err), is(jobs.ErrInvalid), is(capture.ErrSignature), is(capture.ErrNoParty), is(admin.ErrURL),
 		is(doctor.ErrUnnamed), is(registry.ErrJobID):
@@ -83,23 +83,15 @@ func isA[E error](err error) bool {
 // usageError is an error in a flag or an argument.
 type usageError struct{ error }
 
-// settingError is an error in a setting, or in a file that replaces settings.
-type settingError struct{ error }
-
-// databaseError says that the database at DATABASE_URL must not be used.
-type databaseError struct{ error }
-
 // mismatchError says that a command ran, and that its result is not the expected one.
 type mismatchError struct{ error }
 
-func (e usageError) Unwrap() error    { return e.error }
-func (e settingError) Unwrap() error  { return e.error }
-func (e databaseError) Unwrap() error { return e.error }
+func (e usageError) Unwrap() error { return e.error }
 
-// asSetting converts an error to a settingError; nil stays nil.
+// asSetting converts an error to a gateway.SettingError; nil stays nil.
 func asSetting(err error) error {
 	if err != nil {
-		err = settingError{err}
+		err = gateway.SettingError{Err: err}
 	}
 	return err
 }
@@ -107,7 +99,7 @@ func asSetting(err error) error {
 // printError prints why the process ends. It waits at most a second, because the reader of standard error may be
 // stalled, and the process must still end.
 func printError(to io.Writer, err error) {
-	if (sqlstate.NoTable(err) || sqlstate.NoColumn(err)) && !isA[databaseError](err) && !isA[gateway.DatabaseError](err) && !errors.Is(err, migrations.ErrMigrate) {
+	if (sqlstate.NoTable(err) || sqlstate.NoColumn(err)) && !isA[gateway.DatabaseError](err) && !errors.Is(err, migrations.ErrMigrate) {
 		err = fmt.Errorf("the database lacks migrations of this build; run: gateway migrate up (%w)", err)
 	}
 	printed := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 
 	"webhook-gateway/internal/capture"
 	"webhook-gateway/internal/dev"
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/registry"
 	"webhook-gateway/jobs"
@@ -58,7 +59,7 @@ func (l located) open(ctx context.Context) (*pgxpool.Pool, *registry.Registry, e
 	}
 	pool, err := connect(ctx, l.DatabaseURL, 2)
 	if err != nil && l.folder != "" {
-		err = databaseError{fmt.Errorf("the gateway dev that ran in %s has ended; start it again with: %s dev", l.folder, invocation())}
+		err = gateway.DatabaseError{Err: fmt.Errorf("the gateway dev that ran in %s has ended; start it again with: %s dev", l.folder, invocation())}
 	}
 	if err != nil {
 		return nil, nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"webhook-gateway/internal/capture"
+	"webhook-gateway/internal/gateway"
 	"webhook-gateway/internal/pg"
 	"webhook-gateway/internal/replay"
 	"webhook-gateway/internal/send"
@@ -128,7 +129,7 @@ func (f *replayFlags) find(cmd *cobra.Command, cases []*replay.Case, o *replay.O
 	places, found, err := reg.Find(list)
 	if err != nil {
 		pg.Close(pool)
-		return nil, settingError{err}
+		return nil, gateway.SettingError{Err: err}
 	}
 	o.Places = places
 	if o.Database, err = replay.NewDatabase(pool, reg, found, o.Vendors); err != nil {

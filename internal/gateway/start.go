@@ -17,7 +17,7 @@ import (
 	"webhook-gateway/jobs"
 )
 
-// SettingError is an error in a setting.
+// SettingError is an error in a setting, or in a file that replaces settings.
 type SettingError struct{ Err error }
 
 // DatabaseError says that the database at DATABASE_URL must not be used.

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -133,21 +134,26 @@ func (l *live) scraped(t *testing.T, answers float64) {
 	}
 }
 
-// recorded waits until every rule has been evaluated twice since everything was scraped: alerts use what other groups
-// record.
+// recorded waits until every rule has been evaluated twice since everything was scraped, because alerts use what other
+// groups record, and until a scrape finds a connection to PostgreSQL idle: in one that comes while the gateway reads the
+// directory, all of a small pool may be in use.
 func (l *live) recorded(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	from := time.Now().Add(1200 * time.Millisecond)
-	err := until(ctx, "every rule is evaluated", func() (bool, error) {
+	evaluated := until(ctx, "every rule is evaluated", func() (bool, error) {
 		rules, err := l.Rules(ctx)
 		return err == nil && len(rules) > 0 && !slices.ContainsFunc(rules, func(r Rule) bool { return !r.LastEvaluation.After(from) }), err
 	})
-	if err != nil {
+	idle := until(ctx, "a connection is idle", func() (bool, error) {
+		l.at = time.Now()
+		got, err := l.Query(ctx, `sum(gateway_db_pool_connections{state="idle"})`, l.at)
+		return err == nil && len(got) == 1 && got[0].Value > 0, err
+	})
+	if err := errors.Join(evaluated, idle); err != nil {
 		t.Fatal(err)
 	}
-	l.at = time.Now()
 }
 
 // ask evaluates an expression and returns its series by their labels, as in provider=nylas,reason=duplicate.
